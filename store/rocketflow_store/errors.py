@@ -1,0 +1,176 @@
+"""What can go wrong in a store, as types.
+
+Every error derives from `StoreError` and carries two decisions for its caller: whether trying again can help
+(`retriable`) and the exit code a command ends with (`exit_code`: 1 nothing was lost, 2 wrong use, 3 data lost or
+set aside, 75 busy).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rocketflow_store.status import PutMessageStatus
+
+
+class StoreError(Exception):
+    """Base of all errors of the storage engine."""
+
+    retriable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+
+class NotAStoreError(StoreError):
+    """The path is missing, is a file, or holds no RocketMQ store."""
+
+    exit_code = 2
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why = str(path), why
+
+
+class StoreConfigError(StoreError):
+    """A configuration key has a value that cannot be used."""
+
+    exit_code = 2
+
+    def __init__(self, key: str, value: object, why: str) -> None:
+        super().__init__(f"{key}={value!r}: {why}")
+        self.key, self.value, self.why = key, value, why
+
+
+class StoreVersionError(StoreError):
+    """The directory was written by a version, or with sizes, that this open cannot honour."""
+
+    exit_code = 2
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why = str(path), why
+
+
+class StoreAccessError(StoreError):
+    """The operating system refused to open or read a file of the store."""
+
+    exit_code = 2
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why = str(path), why
+
+
+class StoreLockedError(StoreError):
+    """Another process owns the directory for writing."""
+
+    retriable = True
+    exit_code = 75
+
+    def __init__(self, path: object, holder: str) -> None:
+        super().__init__(f"{path}: locked by {holder}; stop it, or write through it")
+        self.path, self.holder = str(path), holder
+
+
+class StoreFencedError(StoreError):
+    """A sync failed earlier: nothing is acknowledged any more until the store is opened anew."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: fenced after a failed sync ({why}); reads go on, reopen the store to append")
+        self.path, self.why = str(path), why
+
+
+class StoreFullError(StoreError):
+    """No space is left for the next CommitLog file or record."""
+
+    retriable = True
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}; free space, then append again (no restart is needed)")
+        self.path, self.why = str(path), why
+
+
+class StoreClosedError(StoreError):
+    """The store was closed."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{path}: the store is closed")
+        self.path = str(path)
+
+
+class MessageRejectedError(StoreError):
+    """A message was refused before anything was written; `status` says as what, `row` which one of a batch."""
+
+    def __init__(self, status: PutMessageStatus, why: str, row: int | None = None) -> None:
+        super().__init__(f"{'' if row is None else f'row {row}: '}{why} ({status.name})")
+        self.status, self.why, self.row = status, why, row
+
+
+class UnknownColumnError(StoreError):
+    """A column name is not one of those allowed."""
+
+    exit_code = 2
+
+    def __init__(self, column: str, allowed: Iterable[str]) -> None:
+        self.column, self.allowed = column, tuple(allowed)
+        super().__init__(f"unknown column {column!r}; allowed are {', '.join(self.allowed)}")
+
+
+class UnknownTopicError(StoreError):
+    """The store holds no such topic."""
+
+    exit_code = 2
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no topic {topic!r} in this store")
+        self.topic = topic
+
+
+class InvalidFilterError(StoreError):
+    """A tag or SQL92 expression does not parse; `position` counts characters from 0."""
+
+    exit_code = 2
+
+    def __init__(self, expression: str, position: int, why: str) -> None:
+        super().__init__(f"filter {expression!r}, position {position}: {why}")
+        self.expression, self.position, self.why = expression, position, why
+
+
+class OffsetOutOfRangeError(StoreError):
+    """A queue range was asked for that retention removed or that was never written."""
+
+    exit_code = 3
+
+    def __init__(self, topic: str, queue_id: int, offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(f"topic {topic} queue {queue_id}: offset {offset} is outside [{min_offset}, {max_offset})")
+        self.topic, self.queue_id, self.offset = topic, queue_id, offset
+        self.min_offset, self.max_offset = min_offset, max_offset
+
+
+class CorruptRecordError(StoreError):
+    """Bytes are not what the place they stand in says they are."""
+
+    exit_code = 3
+
+    def __init__(self, file: object, offset: int, why: str) -> None:
+        super().__init__(f"{file} at {offset}: {why}")
+        self.file, self.offset, self.why = str(file), offset, why
+
+
+class TruncatedRecordError(CorruptRecordError):
+    """A field would reach past the bytes that are there."""
+
+    def __init__(self, file: object, offset: int, field: str, needed: int, remaining: int) -> None:
+        super().__init__(file, offset, f"{field} needs {needed} bytes, {remaining} are left")
+        self.field, self.needed, self.remaining = field, needed, remaining
+
+
+class UnsupportedRecordError(StoreError):
+    """A well-formed thing that this version does not know (a magic code, a compression): kept, not guessed at."""
+
+    exit_code = 3
+
+    def __init__(self, file: object, offset: int, why: str) -> None:
+        super().__init__(f"{file} at {offset}: {why}")
+        self.file, self.offset, self.why = str(file), offset, why

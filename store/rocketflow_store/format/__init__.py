@@ -1,0 +1,1 @@
+"""Bytes of every file kind, one module each: pure functions, no files, no clock."""

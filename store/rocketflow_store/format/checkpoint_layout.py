@@ -1,0 +1,43 @@
+"""The `checkpoint` file: five int64 (big-endian) at the start of 4096 bytes.
+
+    0   physic_msg_timestamp   store time up to which the CommitLog is known flushed
+    8   logics_msg_timestamp   store time of the last flushed ConsumeQueue unit
+    16  index_msg_timestamp    end time of the last full, flushed index file
+    24  master_flushed_offset  5.x
+    32  confirm_phy_offset     5.1.1+: offset of the last valid record found by recovery
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+CHECKPOINT_STRUCT: Final = struct.Struct(">qqqqq")
+CHECKPOINT_SIZE: Final = 4096
+
+
+@dataclass(slots=True)
+class CheckpointFields:
+    """Values of a checkpoint; all zero where the file is missing."""
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        return CHECKPOINT_STRUCT.pack(
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+        ).ljust(CHECKPOINT_SIZE, b"\0")
+
+
+def decode_checkpoint(raw: bytes) -> CheckpointFields:
+    """Fields of a checkpoint file; a short file counts as padded with zeros."""
+    return CheckpointFields(*CHECKPOINT_STRUCT.unpack_from(raw.ljust(CHECKPOINT_SIZE, b"\0")))

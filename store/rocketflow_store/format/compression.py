@@ -1,0 +1,83 @@
+"""Message bodies compressed by clients: zlib (RFC 1950), LZ4 frames, Zstandard frames.
+
+The store keeps what it was sent; a reader that wants the body decompresses it here, with a bound on the output.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+
+MAX_DECOMPRESSED_SIZE: Final = 64 << 20
+_ZLIB_TYPES: Final = (0, 3)
+_LZ4_TYPE: Final = 1
+_ZSTD_TYPE: Final = 2
+
+
+def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_DECOMPRESSED_SIZE) -> bytes:
+    """The body that `stored` holds, by the compression type in `sys_flag`; never more than `limit` bytes."""
+    kind = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+    if kind in _ZLIB_TYPES:
+        return _bounded(_zlib, "zlib", stored, limit)
+    if kind == _LZ4_TYPE:
+        return _bounded(_lz4, "lz4", stored, limit)
+    if kind == _ZSTD_TYPE:
+        return _bounded(_zstd, "zstd", stored, limit)
+    raise UnsupportedRecordError("body", 0, f"compression type {kind} in sysFlag {sys_flag:#x} is not known")
+
+
+def compress_body(body: bytes, kind: int) -> bytes:
+    """`body` compressed as type 0/3 zlib, 1 LZ4, 2 Zstandard: what a client would send."""
+    if kind in _ZLIB_TYPES:
+        return zlib.compress(body, 5)
+    if kind == _LZ4_TYPE:
+        import lz4.frame
+
+        return bytes(lz4.frame.compress(body))
+    if kind == _ZSTD_TYPE:
+        import zstandard
+
+        return zstandard.ZstdCompressor().compress(body)
+    raise ValueError(f"compression type {kind} is not known")
+
+
+def _bounded(decode: object, name: str, stored: bytes | memoryview, limit: int) -> bytes:
+    try:
+        out: bytes = decode(bytes(stored), limit + 1)  # type: ignore[operator]
+    except CorruptRecordError:
+        raise
+    except Exception as error:  # each library has errors of its own; all mean the same here
+        raise CorruptRecordError("body", 0, f"does not decompress as {name}: {error}") from error
+    if len(out) > limit:
+        raise CorruptRecordError("body", 0, f"decompresses to more than {limit} bytes")
+    return out
+
+
+def _zlib(stored: bytes, limit: int) -> bytes:
+    engine = zlib.decompressobj()
+    out = engine.decompress(stored, limit)
+    if not engine.eof and len(out) < limit:
+        raise CorruptRecordError("body", 0, "zlib stream ends too early")
+    return out
+
+
+def _lz4(stored: bytes, limit: int) -> bytes:
+    import lz4.frame
+
+    engine = lz4.frame.LZ4FrameDecompressor()
+    out = bytes(engine.decompress(stored, max_length=limit))
+    if not engine.eof and len(out) < limit:
+        raise CorruptRecordError("body", 0, "lz4 frame ends too early")
+    return out
+
+
+def _zstd(stored: bytes, limit: int) -> bytes:
+    import io
+
+    import zstandard
+
+    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(stored)) as reader:
+        return bytes(reader.read(limit))

@@ -1,0 +1,86 @@
+"""Addresses and message ids.
+
+    offset message id   hex of: store host ip (4 or 16 bytes), port i32, physical offset i64
+    UNIQ_KEY            hex of: ip (4 or 16), pid i16, per-process number i32, ms since the month began i32, counter i16
+"""
+
+from __future__ import annotations
+
+import calendar
+import ipaddress
+import os
+import struct
+import threading
+import time
+from functools import lru_cache
+from typing import Final
+
+_PORT: Final = struct.Struct(">i")
+_OFFSET: Final = struct.Struct(">q")
+
+
+@lru_cache(maxsize=4096)
+def encode_host(host: str) -> bytes:
+    """8 bytes for "1.2.3.4:port", 20 for "[v6]:port"; raises ValueError for anything else."""
+    address, _, port = host.rpartition(":")
+    if not port.isdigit():
+        raise ValueError(f"{host!r} is not ip:port")
+    return ipaddress.ip_address(address.strip("[]")).packed + _PORT.pack(int(port))
+
+
+@lru_cache(maxsize=4096)
+def decode_host(raw: bytes) -> str:
+    """ "ip:port" of 8 bytes, "[ip]:port" of 20."""
+    address = ipaddress.ip_address(raw[:-4])
+    port = _PORT.unpack(raw[-4:])[0]
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def offset_msg_id(store_host: str, phy_offset: int) -> str:
+    """The offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
+    return (encode_host(store_host) + _OFFSET.pack(phy_offset)).hex().upper()
+
+
+def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:
+    """(store host, physical offset) of an offset message id; ValueError where it is none."""
+    if len(msg_id) not in (32, 56):
+        raise ValueError(f"{msg_id!r} is not a message id: 32 or 56 hex digits are expected")
+    raw = bytes.fromhex(msg_id)
+    return decode_host(raw[:-8]), _OFFSET.unpack(raw[-8:])[0]
+
+
+class UniqKeyGenerator:
+    """Makes UNIQ_KEYs: unique in this process by counter and time, across processes by pid and a random number."""
+
+    def __init__(self, ip: str = "127.0.0.1") -> None:
+        self._lock = threading.Lock()
+        self._ip = ipaddress.ip_address(ip).packed
+        self._reseed()
+
+    def _reseed(self) -> None:
+        self._pid = os.getpid()
+        self._prefix = (self._ip + struct.pack(">H", self._pid & 0xFFFF) + os.urandom(4)).hex().upper()
+        self._last_tick = 0
+
+    def reserve(self, count: int) -> tuple[str, int]:
+        """(prefix of 20 or 44 hex digits, first tick) for `count` ids; id k is prefix + f"{first + k:012X}".
+
+        A tick is the month's milliseconds times 65536 plus the counter: consecutive ids never meet.
+        """
+        with self._lock:
+            if self._pid != os.getpid():
+                self._reseed()
+            now = time.time()
+            month = time.gmtime(now)
+            start = calendar.timegm((month.tm_year, month.tm_mon, 1, 0, 0, 0))
+            tick = max(int((now - start) * 1000) << 16, self._last_tick)
+            self._last_tick = tick + count
+            return self._prefix, tick
+
+    def next(self) -> str:
+        """One new UNIQ_KEY."""
+        prefix, tick = self.reserve(1)
+        return f"{prefix}{tick & 0xFFFFFFFFFFFF:012X}"
+
+
+UNIQ_KEYS: Final = UniqKeyGenerator()

@@ -1,0 +1,36 @@
+"""A record's property string: `name 0x01 value 0x02` repeated, UTF-8.
+
+Order we write: the caller's properties as given, then KEYS, TAGS, DELAY, TIMER_DELIVER_MS, REAL_TOPIC, REAL_QID,
+TIMER_OUT_MS, UNIQ_KEY (each only when present and not already among the caller's). Every pair ends in 0x02; readers
+also accept a missing last one (4.9.3-4.9.8, 5.0, 5.1 leave it out). There is no escaping.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+MAX_PROPERTIES_SIZE: Final = 32767
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """`properties` in iteration order; raises ValueError where a name or value holds a separator."""
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
+        raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
+    return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")
+
+
+def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
+    """All pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
+    text = bytes(raw).decode("utf-8", "replace")
+    out: dict[str, str] = {}
+    for segment in text.split("\x02"):
+        at = segment.find("\x01")
+        if len(segment) >= 3 and 0 < at < len(segment) - 1:
+            out[segment[:at]] = segment[at + 1 :]
+    return out

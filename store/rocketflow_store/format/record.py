@@ -1,0 +1,217 @@
+"""One CommitLog record, and the blank record that ends a file.
+
+    field                       type        offset with IPv4 hosts
+    total_size                  i32         0
+    magic_code                  i32         4   V1 0xDAA320A7, V2 0xDAA320AB (topic length i16 instead of i8)
+    body_crc                    i32         8   CRC-32 of the stored body, top bit cleared
+    queue_id                    i32         12
+    flag                        i32         16
+    queue_offset                i64         20
+    phy_offset                  i64         28
+    sys_flag                    i32         36
+    born_timestamp              i64         40
+    born_host                   8 | 20      48  ip + port i32
+    store_timestamp             i64         56
+    store_host                  8 | 20      64
+    reconsume_times             i32         72
+    prepared_transaction_offset i64         76
+    body                        i32 + n     84
+    topic                       i8|i16 + n
+    properties                  i16 + n
+
+A blank record is i32 bytes left in the file (these 8 included), i32 0xCBD43194.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import CorruptRecordError, TruncatedRecordError, UnsupportedRecordError
+from rocketflow_store.format.message_id import decode_host
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.java_compat import crc32, wrap_int32
+from rocketflow_store.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, MessageExt
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Bytes: TypeAlias = bytes | bytearray | memoryview
+
+MAGIC_V1: Final = wrap_int32(0xDAA320A7)
+MAGIC_V2: Final = wrap_int32(0xDAA320AB)
+BLANK_MAGIC: Final = wrap_int32(0xCBD43194)
+BLANK_SIZE: Final = 8
+MAX_V1_TOPIC_SIZE: Final = 127
+
+SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_HEAD: Final = struct.Struct(">iiiiiqqiq")
+_TAIL: Final = struct.Struct(">iqi")
+_INT64: Final = struct.Struct(">q")
+HEAD_SIZE: Final = 48
+FIXED_SIZE: Final = 74
+"""Bytes of a record besides hosts, body, topic length, topic and properties."""
+MIN_RECORD_SIZE: Final = FIXED_SIZE + 8 + 8 + 1
+assert _HEAD.size == HEAD_SIZE
+
+PROPERTY_CRC_SIZE: Final = 20
+"""`__CRC32#` 0x01 ten digits 0x02, the last bytes of a record whose writer appends a property CRC."""
+
+
+@dataclass(slots=True)
+class RecordFields:
+    """Everything of a record that is known before it has a place in the log.
+
+    `properties` is the encoded string (without the property CRC); hosts are 8 or 20 bytes.
+    """
+
+    topic: bytes
+    queue_id: int
+    body: Bytes
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+def record_size(fields: RecordFields, property_crc: bool = False) -> int:
+    """Bytes that `encode_record` will give."""
+    size = FIXED_SIZE + len(fields.born_host) + len(fields.store_host) + len(fields.body) + len(fields.properties)
+    size += len(fields.topic) + (1 if len(fields.topic) <= MAX_V1_TOPIC_SIZE else 2)
+    return size + (_crc_room(fields.properties) if property_crc else 0)
+
+
+def _crc_room(properties: bytes) -> int:
+    return PROPERTY_CRC_SIZE + (1 if properties and not properties.endswith(b"\x02") else 0)
+
+
+def encode_record(
+    fields: RecordFields, phy_offset: int, queue_offset: int, store_timestamp: int, property_crc: bool = False
+) -> bytes:
+    """The record's bytes at its place; host flags in sysFlag follow from the hosts' lengths."""
+    sys_flag = fields.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
+    sys_flag |= (BORN_HOST_V6_FLAG if len(fields.born_host) == 20 else 0) | (
+        STORE_HOST_V6_FLAG if len(fields.store_host) == 20 else 0
+    )
+    v1 = len(fields.topic) <= MAX_V1_TOPIC_SIZE
+    properties = fields.properties
+    reserved = 0
+    if property_crc:
+        if properties and not properties.endswith(b"\x02"):
+            properties += b"\x02"
+        reserved = PROPERTY_CRC_SIZE
+    size = record_size(fields, property_crc)
+    record = b"".join(
+        (
+            _HEAD.pack(
+                size,
+                MAGIC_V1 if v1 else MAGIC_V2,
+                crc32(fields.body),
+                fields.queue_id,
+                fields.flag,
+                queue_offset,
+                phy_offset,
+                sys_flag,
+                fields.born_timestamp,
+            ),
+            fields.born_host,
+            _INT64.pack(store_timestamp),
+            fields.store_host,
+            _TAIL.pack(fields.reconsume_times, fields.prepared_transaction_offset, len(fields.body)),
+            fields.body,
+            len(fields.topic).to_bytes(1 if v1 else 2, "big"),
+            fields.topic,
+            (len(properties) + reserved).to_bytes(2, "big"),
+            properties,
+        )
+    )
+    return record + property_crc_tail(record) if property_crc else record
+
+
+def property_crc_tail(record_without_tail: Bytes) -> bytes:
+    """The 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
+    return b"__CRC32#\x01" + f"{crc32(record_without_tail):010d}"[::-1].encode() + b"\x02"
+
+
+def encode_blank(remaining: int) -> bytes:
+    """The blank record for a file with `remaining` bytes left."""
+    assert remaining >= BLANK_SIZE
+    return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)
+
+
+def decode_record(
+    view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True
+) -> MessageExt:
+    """The message at `position` of `view`.
+
+    Raises TruncatedRecordError where a length reaches past the view, CorruptRecordError where magic, lengths or CRC
+    do not agree, UnsupportedRecordError for a magic code of another version.
+    """
+    assert position >= 0
+    remaining = len(view) - position
+    if remaining < MIN_RECORD_SIZE:
+        raise TruncatedRecordError(file, position, "record", MIN_RECORD_SIZE, remaining)
+    (size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born) = _HEAD.unpack_from(view, position)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise _bad_magic(file, position, magic)
+    if size < MIN_RECORD_SIZE or size > remaining:
+        raise TruncatedRecordError(file, position, "record", size, remaining)
+    born_size = 20 if sys_flag & BORN_HOST_V6_FLAG else 8
+    store_size = 20 if sys_flag & STORE_HOST_V6_FLAG else 8
+    at = position + HEAD_SIZE
+    born_host = bytes(view[at : at + born_size])
+    at += born_size
+    store_timestamp = _INT64.unpack_from(view, at)[0]
+    store_host = bytes(view[at + 8 : at + 8 + store_size])
+    at += 8 + store_size
+    end = position + size
+    reconsume_times, prepared, body_size = _TAIL.unpack_from(view, at)
+    at += _TAIL.size
+    topic_length_size = 1 if magic == MAGIC_V1 else 2
+    if body_size < 0 or at + body_size + topic_length_size + 2 > end:
+        raise CorruptRecordError(file, position, f"body of {body_size} bytes does not fit into a record of {size}")
+    body = bytes(view[at : at + body_size])
+    at += body_size
+    topic_size = int.from_bytes(view[at : at + topic_length_size], "big", signed=True)
+    at += topic_length_size
+    if topic_size < 0 or at + topic_size + 2 > end:
+        raise CorruptRecordError(file, position, f"topic of {topic_size} bytes does not fit into a record of {size}")
+    topic = bytes(view[at : at + topic_size])
+    at += topic_size
+    properties_size = int.from_bytes(view[at : at + 2], "big", signed=True)
+    at += 2
+    if at + max(properties_size, 0) != end:
+        raise CorruptRecordError(file, position, f"lengths add up to {at + properties_size - position}, not {size}")
+    if check_crc and crc32(body) != body_crc:
+        raise CorruptRecordError(file, position, f"body CRC is {crc32(body):#010x}, the record says {body_crc:#010x}")
+    try:
+        topic_name = topic.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptRecordError(file, position, "topic is not UTF-8") from error
+    return MessageExt(
+        topic=topic_name,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        phy_offset=phy_offset,
+        store_size=size,
+        stored_body=body,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born,
+        born_host=decode_host(born_host),
+        store_timestamp=store_timestamp,
+        store_host=decode_host(store_host),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared,
+        body_crc=body_crc,
+        properties=decode_properties(view[at:end]),
+    )
+
+
+def _bad_magic(file: object, position: int, magic: int) -> CorruptRecordError | UnsupportedRecordError:
+    return CorruptRecordError(file, position, f"magic code {magic & 0xFFFFFFFF:#010x} is not that of a record")

@@ -1,0 +1,43 @@
+"""The few Java behaviours that stored bytes depend on.
+
+    string_hash   String.hashCode: over UTF-16 code units, wrapped to a signed 32-bit integer
+    index_hash    Math.abs of it, with RocketMQ's corner: abs(Integer.MIN_VALUE) counts as 0
+    crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from isal.isal_zlib import crc32 as _crc32
+
+
+def wrap_int32(value: int) -> int:
+    """The low 32 bits of `value` as Java's int."""
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+@lru_cache(maxsize=65536)
+def string_hash(text: str) -> int:
+    """Java's String.hashCode of `text`, in [-2**31, 2**31)."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = 31 * value + unit
+    else:
+        raw = text.encode("utf-16-be", "surrogatepass")
+        for at in range(0, len(raw), 2):
+            value = (31 * value + (raw[at] << 8 | raw[at + 1])) & 0xFFFFFFFF
+    return wrap_int32(value)
+
+
+def index_hash(topic: str, key: str) -> int:
+    """Key hash of an index entry, in [0, 2**31)."""
+    value = abs(string_hash(f"{topic}#{key}"))
+    return 0 if value == 1 << 31 else value
+
+
+def crc32(data: bytes | bytearray | memoryview) -> int:
+    """CRC-32 of `data` with the top bit cleared, in [0, 2**31)."""
+    return int(_crc32(data)) & 0x7FFFFFFF

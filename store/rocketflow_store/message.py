@@ -1,0 +1,119 @@
+"""What is put into a store (`Message`) and what comes out (`MessageExt`).
+
+Property names, system topics and sysFlag bits are RocketMQ's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PROPERTY_TAGS: Final = "TAGS"
+PROPERTY_KEYS: Final = "KEYS"
+PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+PROPERTY_DELAY: Final = "DELAY"
+PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
+PROPERTY_SHARDING_KEY: Final = "__SHARDINGKEY"
+PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+PROPERTY_INNER_NUM: Final = "INNER_NUM"
+PROPERTY_INNER_BASE: Final = "INNER_BASE"
+PROPERTY_CRC32: Final = "__CRC32#"
+TRANSIENT_PROPERTY_PREFIX: Final = "__RMQ.TRANSIENT."
+KEY_SEPARATOR: Final = " "
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+
+COMPRESSED_FLAG: Final = 0x1
+MULTI_TAGS_FLAG: Final = 0x2
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+BORN_HOST_V6_FLAG: Final = 0x10
+STORE_HOST_V6_FLAG: Final = 0x20
+NEED_UNWRAP_FLAG: Final = 0x40
+INNER_BATCH_FLAG: Final = 0x80
+COMPRESSION_TYPE_SHIFT: Final = 8
+COMPRESSION_TYPE_MASK: Final = 0x700
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to be put.
+
+    `keys` is one string of blank-separated keys or a sequence of keys. `queue_id` wins over `sharding_key` (same key,
+    same queue); with neither, queues are taken in turn. Times are milliseconds since the epoch; `born_host` is
+    "ip:port". `properties` may hold RocketMQ's own names (TAGS, KEYS, UNIQ_KEY ...); the named fields win over them.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] | str = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    queue_id: int | None = None
+    sharding_key: str | None = None
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int | None = None
+    born_host: str | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    delay_time_level: int = 0
+    deliver_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageExt:
+    """One message as it is stored. `stored_body` is the body's bytes in the log, `body` the decompressed ones."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_size: int
+    stored_body: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    properties: Mapping[str, str]
+
+    @property
+    def body(self) -> bytes:
+        """The body, decompressed where sysFlag says that it is compressed."""
+        if not self.sys_flag & COMPRESSED_FLAG:
+            return self.stored_body
+        from rocketflow_store.format.compression import decompress_body
+
+        return decompress_body(self.stored_body, self.sys_flag)
+
+    @property
+    def msg_id(self) -> str:
+        """The offset message id: store host and physical offset in hex."""
+        from rocketflow_store.format.message_id import offset_msg_id
+
+        return offset_msg_id(self.store_host, self.phy_offset)
+
+    @property
+    def uniq_key(self) -> str | None:
+        return self.properties.get(PROPERTY_UNIQ_KEY)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        return self.properties.get(PROPERTY_KEYS)
