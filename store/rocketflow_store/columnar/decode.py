@@ -1,0 +1,291 @@
+"""Records of one queue, found by its ConsumeQueue units, as Arrow columns.
+
+A row is given out only if what stands at its place says so itself: size, magic code, physical offset, queue, queue
+offset, topic, lengths and (where the body is asked for) the body's CRC all have to agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from isal.isal_zlib import crc32
+
+from rocketflow_store.columnar.gather import (
+    constant_string,
+    fixed_width_at,
+    gather,
+    int_array,
+    to_string,
+    windows_at,
+)
+from rocketflow_store.columnar.properties import PropertySegments, split_properties
+from rocketflow_store.columns import SOURCE_SCHEMA
+from rocketflow_store.format.compression import decompress_body
+from rocketflow_store.format.message_id import decode_host
+from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from rocketflow_store.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueIdentity:
+    """Whose records are expected. `exact` is off for queues whose units point at another topic's records (LMQ)."""
+
+    topic: str
+    queue_id: int
+    broker_name: str
+    exact: bool = True
+
+
+class RecordColumns:
+    """Views on the fields of `count` records that lie at `positions` of `buffer`.
+
+    Construction checks bounds and lengths; `faults` then names the first thing wrong with each bad row.
+    """
+
+    def __init__(self, buffer: pa.Buffer, positions: Ints, sizes: Ints) -> None:
+        self.buffer = buffer
+        self.octets = np.frombuffer(buffer, np.uint8)
+        self.count = len(positions)
+        self.faults: dict[int, str] = {}
+        inside = (positions >= 0) & (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= len(self.octets))
+        self._fault(~inside, "record reaches outside of the file")
+        if not inside.all():
+            positions = np.where(inside, positions, 0)
+            sizes = np.where(inside, sizes, 0)
+        self.positions, self.sizes = positions, sizes
+        if len(self.octets) < MIN_RECORD_SIZE:
+            self._fault(np.ones(self.count, bool), "file is too short for a record")
+            return
+        self._locate(inside)
+
+    def _locate(self, inside: Mask) -> None:
+        self._fault(inside & (self.field(">i4", 0) != self.sizes), "size differs from the queue unit's")
+        magic = self.field(">i4", 4)
+        v2 = magic == MAGIC_V2
+        self._fault(inside & ~v2 & (magic != MAGIC_V1), "magic code is not that of a record")
+        self.sys_flag = self.field(">i4", 36)
+        self.born_v6 = self.sys_flag & BORN_HOST_V6_FLAG != 0
+        self.store_v6 = self.sys_flag & STORE_HOST_V6_FLAG != 0
+        self.plain_hosts = not (self.born_v6.any() or self.store_v6.any())
+        hosts: Ints | int = 16 if self.plain_hosts else 16 + 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6
+        ends = self.positions + self.sizes
+        body_length_at = self.positions + 68 + hosts
+        last = len(self.octets) - 4
+        body_sizes = fixed_width_at(self.octets, ">i4", np.minimum(body_length_at, last)).astype(np.int64)
+        self.body_starts = body_length_at + 4
+        bad = inside & ((body_sizes < 0) | (self.body_starts + body_sizes > ends - 3))
+        body_sizes = np.where(bad | ~inside, 0, body_sizes) if bad.any() or not inside.all() else body_sizes
+        self.body_ends = self.body_starts + body_sizes
+        at = np.minimum(self.body_ends, last)
+        topic_sizes = self.octets[at].astype(np.int64)
+        topic_length_size: Ints | int = 1
+        if v2.any():
+            topic_sizes = np.where(v2, fixed_width_at(self.octets, ">i2", at), topic_sizes)
+            topic_length_size = np.where(v2, 2, 1)
+        self.topic_starts = self.body_ends + topic_length_size
+        self.topic_ends = self.topic_starts + topic_sizes
+        bad |= inside & ((topic_sizes < 0) | (self.topic_ends + 2 > ends))
+        properties_sizes = fixed_width_at(self.octets, ">i2", np.clip(self.topic_ends, 0, last)).astype(np.int64)
+        self.properties_starts = self.topic_ends + 2
+        self.properties_ends = self.properties_starts + np.maximum(properties_sizes, 0)
+        bad |= inside & (self.properties_ends != ends)
+        self._fault(bad, "lengths of the parts do not add up to the record's size")
+
+    def _fault(self, bad: Mask, why: str) -> None:
+        if bad.any():
+            for row in np.flatnonzero(bad).tolist():
+                self.faults.setdefault(row, why)
+
+    def field(self, dtype: str, offset: int) -> npt.NDArray[Any]:
+        """A field at a constant distance from each record's first byte."""
+        return fixed_width_at(self.octets, dtype, self.positions + offset)
+
+    def after_born_host(self, dtype: str, offset: int) -> npt.NDArray[Any]:
+        """A field whose `offset` counts as with an IPv4 born host."""
+        shift: Ints | int = 0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64)
+        return fixed_width_at(self.octets, dtype, self.positions + offset + shift)
+
+    def after_hosts(self, dtype: str, offset: int) -> npt.NDArray[Any]:
+        """A field whose `offset` counts as with two IPv4 hosts."""
+        shift: Ints | int = (
+            0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
+        )
+        return fixed_width_at(self.octets, dtype, self.positions + offset + shift)
+
+    def check_place(self, phy_offsets: Ints, queue_offsets: Ints, identity: QueueIdentity) -> None:
+        """D1: the record must say that it belongs where it was found."""
+        self._fault(self.field(">i8", 28) != phy_offsets, "physical offset is another one")
+        if not identity.exact:
+            return
+        self._fault(self.field(">i4", 12) != identity.queue_id, "queue id is another one")
+        self._fault(self.field(">i8", 20) != queue_offsets, "queue offset is another one")
+        name = np.frombuffer(identity.topic.encode(), np.uint8)
+        other = self.topic_ends - self.topic_starts != len(name)
+        at = np.clip(self.topic_starts, 0, len(self.octets) - len(name))
+        other |= (windows_at(self.octets, len(name), at) != name).any(axis=1)
+        self._fault(other, "topic is another one")
+
+    def bodies(self) -> pa.Array:
+        """The stored bodies."""
+        return gather(self.buffer, self.body_starts, self.body_ends)
+
+    def check_crc(self, bodies: pa.Array) -> None:
+        """Compare each stored body with the record's CRC-32 (top bit cleared)."""
+        actual = np.fromiter(map(crc32, bodies.to_pylist()), np.int64, self.count) & 0x7FFFFFFF
+        self._fault(actual != self.field(">i4", 8), "body CRC differs")
+
+    def property_segments(self) -> PropertySegments:
+        """The pairs of all property strings."""
+        return split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
+
+    def topics(self) -> pa.Array:
+        """The topics as the records name them."""
+        return to_string(gather(self.buffer, self.topic_starts, self.topic_ends))
+
+    def hosts(self, offset: int, v6: Mask, shifted: bool) -> list[bytes]:
+        """Host bytes (8 or 20 each) at `offset` (as with an IPv4 born host)."""
+        shift: Ints | int = 12 * self.born_v6.astype(np.int64) if shifted and not self.plain_hosts else 0
+        starts = self.positions + offset + shift
+        return gather(self.buffer, starts, starts + np.where(v6, 20, 8)).to_pylist()  # type: ignore[no-any-return]
+
+    def keep(self, rows: npt.NDArray[np.intp]) -> RecordColumns:
+        """The same view on fewer rows."""
+        return RecordColumns(self.buffer, self.positions[rows], self.sizes[rows])
+
+
+def decompressed(bodies: pa.Array, sys_flags: npt.NDArray[Any]) -> pa.Array:
+    """Bodies with the compressed ones (sysFlag bit 0) replaced by what they hold."""
+    packed = np.flatnonzero(sys_flags & COMPRESSED_FLAG)
+    if len(packed) == 0:
+        return bodies
+    values = bodies.to_pylist()
+    for row in packed.tolist():
+        values[row] = decompress_body(values[row], int(sys_flags[row]))
+    return pa.array(values, type=pa.binary())
+
+
+class ColumnBuilder:
+    """Builds the source's columns of checked records, each at most once and only those asked for."""
+
+    def __init__(
+        self,
+        records: RecordColumns,
+        identity: QueueIdentity,
+        queue_offsets: Ints,
+        phy_offsets: Ints,
+        bodies: pa.Array | None,
+    ) -> None:
+        self._records, self._identity = records, identity
+        self._queue_offsets, self._phy_offsets = queue_offsets, phy_offsets
+        self._bodies = bodies
+        self._segments: PropertySegments | None = None
+
+    def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
+        """The columns, in order, as a RecordBatch of the source's types."""
+        schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
+        return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
+
+    def column(self, name: str) -> pa.Array:
+        """One column by its name in `columns.SOURCE_SCHEMA`."""
+        records, count = self._records, self._records.count
+        kind = SOURCE_SCHEMA.field(name).type
+        match name:
+            case "topic":
+                return constant_string(self._identity.topic, count)
+            case "queueId":
+                return int_array(np.full(count, self._identity.queue_id, np.int32), kind)
+            case "queueOffset":
+                return int_array(self._queue_offsets, kind)
+            case "body":
+                bodies = records.bodies() if self._bodies is None else self._bodies
+                return decompressed(bodies, records.sys_flag)
+            case "tags":
+                return self._property("TAGS")
+            case "keys":
+                return self._property("KEYS")
+            case "uniqKey":
+                return self._property("UNIQ_KEY")
+            case "msgId":
+                return self._msg_ids()
+            case "flag":
+                return int_array(records.field(">i4", 16), kind)
+            case "sysFlag":
+                return int_array(records.sys_flag, kind)
+            case "bornTimestamp":
+                return int_array(records.field(">i8", 40) * 1000, kind)
+            case "bornHost":
+                return _host_names(records.hosts(48, records.born_v6, shifted=False))
+            case "storeTimestamp":
+                return int_array(records.after_born_host(">i8", 56) * 1000, kind)
+            case "storeHost":
+                return _host_names(records.hosts(64, records.store_v6, shifted=True))
+            case "reconsumeTimes":
+                return int_array(records.after_hosts(">i4", 72), kind)
+            case "preparedTransactionOffset":
+                return int_array(records.after_hosts(">i8", 76), kind)
+            case "bodyCRC":
+                return int_array(records.field(">i4", 8), kind)
+            case "storeSize":
+                return int_array(records.sizes, kind)
+            case "physicalOffset":
+                return int_array(self._phy_offsets, kind)
+            case "brokerName":
+                return constant_string(self._identity.broker_name, count)
+            case "properties":
+                return self.segments.maps()
+        raise AssertionError(f"column {name} is in the schema but not built")
+
+    @property
+    def segments(self) -> PropertySegments:
+        if self._segments is None:
+            self._segments = self._records.property_segments()
+        return self._segments
+
+    def _property(self, name: str) -> pa.Array:
+        return self.segments.column(name)
+
+    def _msg_ids(self) -> pa.Array:
+        hosts = self._records.hosts(64, self._records.store_v6, shifted=True)
+        offsets = self._phy_offsets.astype(">i8")
+        if not self._records.store_v6.any():
+            raw = np.empty((len(hosts), 16), np.uint8)
+            raw[:, :8] = np.frombuffer(b"".join(hosts), np.uint8).reshape(-1, 8)
+            raw[:, 8:] = offsets.view(np.uint8).reshape(-1, 8)
+            return hex_strings(raw)
+        text = [(host + offset.tobytes()).hex().upper() for host, offset in zip(hosts, offsets, strict=True)]
+        return pa.array(text, type=pa.string())
+
+
+_HEX_PAIRS = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), "<u2")
+
+
+def hex_strings(raw: npt.NDArray[np.uint8]) -> pa.Array:
+    """Rows of bytes, shape (n, width), as upper-case hex strings."""
+    count, width = raw.shape
+    offsets = np.arange(0, (count + 1) * 2 * width, 2 * width, dtype=np.int32)
+    digits = _HEX_PAIRS[raw]
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits)])
+
+
+def _host_names(hosts: list[bytes]) -> pa.Array:
+    names = {host: decode_host(host).encode() for host in set(hosts)}
+    if len(names) == 1:
+        return constant_string(decode_host(hosts[0]), len(hosts))
+    parts = [names[host] for host in hosts]
+    offsets = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, parts), np.int32, len(parts)), out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(parts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))])
+
+
+assert FIXED_SIZE == 74, "the offsets above are those of this layout"

@@ -1,0 +1,107 @@
+"""Slices of a buffer as Arrow arrays: one pass in Arrow's C++ over many (start, end) pairs.
+
+The trick: (start, end) pairs that ascend and do not overlap are, laid end to end, the offsets of a binary array whose
+even elements are the slices and whose odd elements are the gaps; `take` of the even ones copies just the slices.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.integer[Any]]
+
+_MAX_ROWS = 1 << 14
+_EVEN = pa.Array.from_buffers(pa.int32(), _MAX_ROWS, [None, pa.py_buffer(np.arange(0, 2 * _MAX_ROWS, 2, dtype=np.int32))])
+
+
+def even_indices(count: int) -> pa.Array:
+    """0, 2, 4 ... as an int32 array of `count`."""
+    if count <= _MAX_ROWS:
+        return _EVEN.slice(0, count)
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.arange(0, 2 * count, 2, dtype=np.int32))])
+
+
+def gather(buffer: pa.Buffer, starts: IntArray, ends: IntArray) -> pa.Array:
+    """Slices [starts[i], ends[i]) of `buffer` as a binary array of len(starts).
+
+    Positions count from the buffer's first byte; 0 <= starts <= ends <= buffer.size must hold. Slices that do not
+    ascend are copied one by one (queues ascend in the log; this is for odd stores only).
+    """
+    count = len(starts)
+    if count == 0:
+        return pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(b"\0\0\0\0"), pa.py_buffer(b"")])
+    base = int(starts[0])
+    if int(ends[-1]) - base >= 1 << 31 or np.any(starts[1:] < ends[:-1]):
+        return _gather_one_by_one(buffer, starts, ends)
+    offsets = np.empty(2 * count + 1, dtype=np.int32)
+    offsets[0 : 2 * count : 2] = starts - base
+    offsets[1 : 2 * count : 2] = ends - base
+    offsets[2 * count] = offsets[2 * count - 1]
+    laid_out = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), buffer.slice(base)])
+    return laid_out.take(even_indices(count))
+
+
+def _gather_one_by_one(buffer: pa.Buffer, starts: IntArray, ends: IntArray) -> pa.Array:
+    view = memoryview(buffer)
+    parts = [view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    np.cumsum(ends - starts, out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))])
+
+
+def fixed_width_at(octets: npt.NDArray[np.uint8], dtype: str, positions: IntArray) -> npt.NDArray[Any]:
+    """Values of a big-endian field at arbitrary (unaligned) byte `positions`, as native integers."""
+    wire = np.dtype(dtype)
+    window: npt.NDArray[Any] = np.ndarray(
+        shape=(len(octets) - wire.itemsize + 1,), dtype=wire, buffer=octets, strides=(1,)
+    )
+    return window[positions].astype(wire.newbyteorder("="))
+
+
+def windows_at(octets: npt.NDArray[np.uint8], width: int, positions: IntArray) -> npt.NDArray[np.uint8]:
+    """`width` bytes from each position: an array of shape (len(positions), width), contiguous."""
+    return np.lib.stride_tricks.sliding_window_view(octets, width)[positions]
+
+
+def validity_bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's validity buffer of a mask, None where everything is valid."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def with_validity(array: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
+    """`array` (without nulls) with the rows outside `valid` made null."""
+    bitmap = validity_bitmap(valid)
+    if bitmap is None:
+        return array
+    return pa.Array.from_buffers(array.type, len(array), [bitmap, *array.buffers()[1:]], offset=array.offset)
+
+
+def to_string(array: pa.Array) -> pa.Array:
+    """A binary array as strings; bytes that are not UTF-8 are replaced as Java's decoder does."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if raw is None else raw.decode("utf-8", "replace") for raw in array.to_pylist()], type=pa.string()
+        )
+
+
+def int_array(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """A numpy array as an Arrow array of `kind` without a copy where the widths agree."""
+    wire = np.ascontiguousarray(values, dtype=f"i{kind.bit_width // 8}")
+    return pa.Array.from_buffers(kind, len(wire), [None, pa.py_buffer(wire)])
+
+
+def constant_string(text: str, count: int) -> pa.Array:
+    """`text` repeated `count` times."""
+    raw = text.encode()
+    offsets = np.arange(0, (count + 1) * len(raw), len(raw), dtype=np.int32) if raw else np.zeros(count + 1, np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(raw * count)])

@@ -1,0 +1,120 @@
+"""Property strings of many records at once: one search for separators, then arithmetic.
+
+A segment runs to the next 0x02 or to the end of its row; its first 0x01 parts name from value. Segments without a
+name or a value are ignored, later duplicates win: the same rules as `format.properties.decode_properties`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.gather import gather, to_string, windows_at, with_validity
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+_OFFSETS = pa.py_buffer(np.array([0, 1, 1], dtype=np.int32))
+_SEPARATOR, _NOTHING = pa.Array.from_buffers(pa.binary(), 2, [None, _OFFSETS, pa.py_buffer(b"\x02")])
+"""Scalars taken from an array: `pa.scalar` would import pandas."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertySegments:
+    """All name/value pairs of a batch of property strings, in row order (positions in the values buffer)."""
+
+    values: pa.Buffer
+    octets: npt.NDArray[np.uint8]
+    row_starts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    name_starts: npt.NDArray[np.int64]
+    name_ends: npt.NDArray[np.int64]
+    value_ends: npt.NDArray[np.int64]
+
+    def column(self, name: str) -> pa.Array:
+        """The value of property `name` by row, null where a row has none: a string array."""
+        wanted = name.encode()
+        hits = np.flatnonzero(self.name_ends - self.name_starts == len(wanted))
+        if len(hits):
+            names = windows_at(self.octets, len(wanted), self.name_starts[hits])
+            hits = hits[(names == np.frombuffer(wanted, np.uint8)).all(axis=1)]
+        starts = self.row_starts.copy()
+        ends = starts.copy()
+        valid = np.zeros(len(starts), dtype=bool)
+        rows = self.rows[hits]
+        starts[rows] = self.name_ends[hits] + 1
+        ends[rows] = self.value_ends[hits]
+        valid[rows] = True
+        return with_validity(to_string(gather(self.values, starts, ends)), valid)
+
+    def maps(self) -> pa.Array:
+        """Every row's properties as a map<string, string>; of duplicates within a row only the last is kept."""
+        keep = self._last_of_duplicates()
+        rows = self.rows[keep]
+        names = to_string(gather(self.values, self.name_starts[keep], self.name_ends[keep]))
+        values = to_string(gather(self.values, self.name_ends[keep] + 1, self.value_ends[keep]))
+        offsets = np.zeros(len(self.row_starts) + 1, dtype=np.int32)
+        np.cumsum(np.bincount(rows, minlength=len(self.row_starts)), out=offsets[1:])
+        return pa.MapArray.from_arrays(
+            pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)]), names, values
+        )
+
+    def _last_of_duplicates(self) -> npt.NDArray[np.intp]:
+        """Indices of the segments that count: names are compared by (row, length, first 8 and last 8 bytes)."""
+        lengths = self.name_ends - self.name_starts
+        padded = np.concatenate([self.octets, np.zeros(8, np.uint8)])
+        head = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
+        mask = (np.uint64(1) << (np.minimum(lengths, 7).astype(np.uint64) * np.uint64(8))) - np.uint64(1)
+        mask[lengths >= 8] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        first = head[self.name_starts] & mask
+        last = head[np.maximum(self.name_starts, self.name_ends - 8)] & mask
+        order = np.lexsort((last, first, lengths, self.rows))
+        same = (
+            (self.rows[order][1:] == self.rows[order][:-1])
+            & (lengths[order][1:] == lengths[order][:-1])
+            & (first[order][1:] == first[order][:-1])
+            & (last[order][1:] == last[order][:-1])
+        )
+        if not same.any():
+            return np.arange(len(self.rows))
+        return self._last_of_duplicates_exactly()
+
+    def _last_of_duplicates_exactly(self) -> npt.NDArray[np.intp]:
+        view = memoryview(self.values)
+        seen: dict[tuple[int, bytes], int] = {}
+        for at, (row, start, end) in enumerate(
+            zip(self.rows.tolist(), self.name_starts.tolist(), self.name_ends.tolist(), strict=True)
+        ):
+            seen[row, bytes(view[start:end])] = at
+        return np.array(sorted(seen.values()), dtype=np.intp)
+
+
+def split_properties(array: pa.Array) -> PropertySegments:
+    """Find every pair of a binary array (no nulls) of property strings."""
+    count = len(array)
+    offsets = np.frombuffer(array.buffers()[1], np.int32, count + 1, array.offset * 4).astype(np.int64)
+    values = array.buffers()[2] or pa.py_buffer(b"")
+    octets = np.frombuffer(values, np.uint8)
+    first, last = int(offsets[0]), int(offsets[-1])
+    row_starts, row_ends = offsets[:-1], offsets[1:]
+    filled_ends = row_ends[row_ends > row_starts]
+    if bool((octets[filled_ends - 1] != 2).any()):  # writers before 5.2 leave the last separator out
+        return split_properties(pc.binary_join_element_wise(array, _SEPARATOR, _NOTHING))
+    inside = octets[first:last]
+    equals = np.flatnonzero(inside == 1) + first
+    ends = np.flatnonzero(inside == 2) + first
+    rows = np.searchsorted(row_ends, ends, side="right")
+    starts = np.empty_like(ends)
+    starts[:1] = first
+    starts[1:] = ends[:-1] + 1
+    if len(equals) == len(ends) and bool(np.all((starts < equals) & (equals < ends - 1))):
+        return PropertySegments(values, octets, row_starts, rows, starts, equals, ends)
+    padded = np.append(equals, len(octets))
+    first_equal = padded[np.searchsorted(equals, starts)]
+    good = (first_equal > starts) & (first_equal < ends - 1)
+    return PropertySegments(values, octets, row_starts, rows[good], starts[good], first_equal[good], ends[good])

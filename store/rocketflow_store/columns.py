@@ -1,0 +1,64 @@
+"""Columns of the source (what a message has when it is read) and of the sink (what a row may bring).
+
+The Arrow types are exactly those Spark derives for the same Spark types, so that a batch crosses without a cast.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+SOURCE_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("queueOffset", pa.int64()),
+        ("body", pa.binary()),
+        ("tags", pa.string()),
+        ("keys", pa.string()),
+        ("uniqKey", pa.string()),
+        ("msgId", pa.string()),
+        ("flag", pa.int32()),
+        ("sysFlag", pa.int32()),
+        ("bornTimestamp", _TIMESTAMP),
+        ("bornHost", pa.string()),
+        ("storeTimestamp", _TIMESTAMP),
+        ("storeHost", pa.string()),
+        ("reconsumeTimes", pa.int32()),
+        ("preparedTransactionOffset", pa.int64()),
+        ("bodyCRC", pa.int32()),
+        ("storeSize", pa.int32()),
+        ("physicalOffset", pa.int64()),
+        ("brokerName", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+    ]
+)
+SOURCE_COLUMNS: Final[tuple[str, ...]] = tuple(SOURCE_SCHEMA.names)
+DEFAULT_COLUMNS: Final[tuple[str, ...]] = SOURCE_COLUMNS[:-1]
+
+SINK_COLUMNS: Final[tuple[str, ...]] = (
+    "body",
+    "topic",
+    "tags",
+    "keys",
+    "properties",
+    "queueId",
+    "shardingKey",
+    "flag",
+    "delayTimeLevel",
+    "deliverTimestamp",
+    "bornTimestamp",
+)
+
+
+def source_schema(columns: tuple[str, ...] | list[str]) -> pa.Schema:
+    """The schema of a projection, in the order asked for; UnknownColumnError for a name that is none."""
+    from rocketflow_store.errors import UnknownColumnError
+
+    for name in columns:
+        if name not in SOURCE_COLUMNS:
+            raise UnknownColumnError(name, SOURCE_COLUMNS)
+    return pa.schema([SOURCE_SCHEMA.field(name) for name in columns])

@@ -1,0 +1,1 @@
+"""The only modules that ask the operating system for anything: files, syncs, locks."""

@@ -1,0 +1,99 @@
+"""One writer a directory: RocketMQ's own `lock` file, byte 0, as a POSIX record lock.
+
+The record lock is what Java's `tryLock(0, 1)` takes, so our writer and Apache's exclude each other. POSIX locks belong
+to the process: a second open in the same process is refused by a table of our own, and the file is never opened a
+second time while it is held (closing any descriptor of it would drop the lock).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.os_files import access_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
+_HELD: dict[tuple[int, int], str] = {}
+_TABLE_LOCK: Final = threading.Lock()
+
+
+class DirectoryLock:
+    """The exclusive lock of a store directory, held from construction until `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _TABLE_LOCK:
+            known = _identity(path)
+            if known is not None and known in _HELD:
+                raise StoreLockedError(path.parent, f"this process (pid {os.getpid()})")
+            try:
+                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise access_error(path, error) from error
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except OSError as error:
+                holder = _holder(self._fd)
+                os.close(self._fd)
+                raise StoreLockedError(path.parent, holder or "another process") from error
+            if os.fstat(self._fd).st_size == 0:
+                os.pwrite(self._fd, b"lock", 0)
+            identity = _identity(path)
+            assert identity is not None
+            self._identity = identity
+            _HELD[identity] = str(path)
+
+    def release(self) -> None:
+        """Give the directory free."""
+        with _TABLE_LOCK:
+            _HELD.pop(self._identity, None)
+            os.close(self._fd)
+
+
+def lock_holder(path: Path) -> str | None:
+    """Who holds the lock, without taking it: a description with the pid, None where nobody does."""
+    with _TABLE_LOCK:
+        identity = _identity(path)
+        if identity is None:
+            return None
+        if identity in _HELD:
+            return f"this process (pid {os.getpid()})"
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return _holder(fd)
+        finally:
+            os.close(fd)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _holder(fd: int) -> str | None:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_GETLK, asked)
+    except OSError:
+        return None
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    if kind == fcntl.F_UNLCK:
+        return None
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as comm:
+            return f"pid {pid} ({comm.read().strip()})"
+    except OSError:
+        return f"pid {pid}"

@@ -1,0 +1,122 @@
+"""One fixed-size file of a store: written with pwrite, read through a read-only map of the same pages.
+
+The name is the offset of the first byte, decimal, 20 digits. The size of the file says nothing about what was
+written: files are preallocated, positions come from scanning.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from rocketflow_store.errors import StoreAccessError
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+def file_name(file_from_offset: int) -> str:
+    """The name of the file whose first byte has this offset."""
+    return f"{file_from_offset:020d}"
+
+
+class MappedFile:
+    """A file of `file_size` bytes that begins at `file_from_offset`.
+
+    Held by reference count: `hold` before use beyond the call, `release` after; `destroy` deletes the file, and its
+    bytes stay readable for those who still hold it.
+    """
+
+    def __init__(self, path: Path, file_from_offset: int, *, write: bool) -> None:
+        self.path = path
+        self.file_from_offset = file_from_offset
+        self._write = write
+        self._fd = os_files.open_file(path, write=write)
+        self.file_size = os_files.file_size(self._fd)
+        self._buffer: pa.Buffer | None = None
+        self._references = 1
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, path: Path, file_from_offset: int, file_size: int, *, staging: Path | None) -> MappedFile:
+        """A new file of zeros. With `staging` (a directory) its blocks are allocated before it gets its name."""
+        if staging is None:
+            fd = os_files.open_file(path, write=True, create=True)
+            try:
+                os_files.make_sparse(fd, file_size)
+            finally:
+                os.close(fd)
+            return cls(path, file_from_offset, write=True)
+        staging.mkdir(parents=True, exist_ok=True)
+        temporary = staging / f"{path.parent.name}-{path.name}"
+        fd = os_files.open_file(temporary, write=True, create=True)
+        try:
+            os_files.preallocate(fd, path, file_size)
+            os_files.sync_file(fd, path)
+        except BaseException:
+            os_files.remove_file(temporary)
+            raise
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+        os_files.sync_directory(path.parent)
+        return cls(path, file_from_offset, write=True)
+
+    @property
+    def end_offset(self) -> int:
+        """Offset behind the last byte of the file."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def buffer(self) -> pa.Buffer:
+        """The whole file as a read-only buffer; it follows later writes."""
+        if self._buffer is None:
+            try:
+                self._buffer = os_files.map_read_only(self._fd, self.file_size)
+            except (OSError, ValueError) as error:
+                raise StoreAccessError(self.path, f"cannot be mapped: {error}") from error
+        return self._buffer
+
+    def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
+        """Put `data` at `position` of the file."""
+        assert self._write
+        assert 0 <= position <= position + len(memoryview(data).cast("B")) <= self.file_size
+        os_files.write_at(self._fd, self.path, position, data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """`size` bytes from `position`, copied; fewer where the file ends."""
+        return os_files.read_at(self._fd, position, size)
+
+    def sync(self) -> None:
+        """Make everything written so far durable."""
+        os_files.sync_file(self._fd, self.path)
+
+    def zero_from(self, position: int) -> None:
+        """Zero the file's rest and make that durable."""
+        os_files.zero_from(self._fd, self.path, position, self.file_size)
+        self.sync()
+
+    def hold(self) -> bool:
+        """Keep the file open; False where it was closed already."""
+        with self._lock:
+            if self._references <= 0:
+                return False
+            self._references += 1
+            return True
+
+    def release(self) -> None:
+        """Give back what `hold`, or the owner, took."""
+        with self._lock:
+            self._references -= 1
+            if self._references == 0:
+                os.close(self._fd)
+                self._buffer = None
+
+    def destroy(self) -> None:
+        """Delete the file; readers that hold it go on."""
+        os_files.remove_file(self.path)
+        self.release()

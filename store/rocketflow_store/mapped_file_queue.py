@@ -1,0 +1,120 @@
+"""The files of one directory as one range of offsets."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.mapped_file import MappedFile, file_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class MappedFileQueue:
+    """Adjacent files of `file_size` bytes, in the order of their offsets.
+
+    A read-only queue skips what a live writer may show for a moment (an empty file); a writing one refuses a
+    directory whose files do not fit together.
+    """
+
+    def __init__(self, directory: Path, file_size: int, *, write: bool, staging: Path | None = None) -> None:
+        self.directory, self.file_size = directory, file_size
+        self._write, self._staging = write, staging
+        self._files: dict[int, MappedFile] = {}
+        self._order: list[int] = []
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look which files the directory has now."""
+        found: dict[int, Path] = {}
+        try:
+            entries = sorted(self.directory.iterdir())
+        except FileNotFoundError:
+            entries = []
+        except OSError as error:
+            raise access_error(self.directory, error) from error
+        for path in entries:
+            if path.name.isdigit() and len(path.name) >= 20 and (int(path.name) in self._files or self._usable(path)):
+                found[int(path.name)] = path
+        with self._lock:
+            for offset in self._files.keys() - found.keys():
+                self._files.pop(offset).release()
+            for offset, path in found.items():
+                if offset not in self._files:
+                    try:
+                        self._files[offset] = MappedFile(path, offset, write=self._write)
+                    except os_files.StoreAccessError:
+                        if path.exists():
+                            raise
+            self._order = sorted(self._files)
+
+    def _usable(self, path: Path) -> bool:
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False
+        if size == self.file_size:
+            return True
+        if not self._write or size == 0:
+            return False
+        raise StoreVersionError(path, f"has {size} bytes, the other files of this store have {self.file_size}")
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """The files, oldest first."""
+        return [self._files[offset] for offset in self._order]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def first(self) -> MappedFile | None:
+        return self._files[self._order[0]] if self._order else None
+
+    @property
+    def last(self) -> MappedFile | None:
+        return self._files[self._order[-1]] if self._order else None
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds `offset`."""
+        return self._files.get(offset - offset % self.file_size) if offset >= 0 else None
+
+    def create(self, file_from_offset: int) -> MappedFile:
+        """A new file that begins at `file_from_offset`."""
+        assert file_from_offset % self.file_size == 0
+        fresh = not self.directory.is_dir()
+        if fresh:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            os_files.sync_directory(self.directory.parent)
+        path = self.directory / file_name(file_from_offset)
+        created = MappedFile.create(path, file_from_offset, self.file_size, staging=self._staging)
+        with self._lock:
+            self._files[file_from_offset] = created
+            self._order = sorted(self._files)
+        return created
+
+    def drop_from(self, offset: int) -> list[Path]:
+        """Delete the files that begin at or behind `offset`; their paths."""
+        dropped = [self._files[start] for start in self._order if start >= offset]
+        with self._lock:
+            for mapped in dropped:
+                self._files.pop(mapped.file_from_offset)
+            self._order = sorted(self._files)
+        for mapped in dropped:
+            mapped.destroy()
+        if dropped:
+            os_files.sync_directory(self.directory)
+        return [mapped.path for mapped in dropped]
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            for mapped in self._files.values():
+                mapped.release()
+            self._files.clear()
+            self._order = []
