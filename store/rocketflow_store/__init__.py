@@ -1,0 +1,73 @@
+"""RocketMQ's store in Python: append, read, recover, without a broker and without Spark.
+
+    with MessageStore.open(path) as store:
+        store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"]))
+    reader = StoreReader(path)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StoreConfig as StoreConfig
+    from rocketflow_store.errors import StoreError as StoreError
+    from rocketflow_store.message import Message as Message
+    from rocketflow_store.message import MessageExt as MessageExt
+    from rocketflow_store.message_store import MessageStore as MessageStore
+    from rocketflow_store.results import AppendBatchResult as AppendBatchResult
+    from rocketflow_store.results import GetMessageResult as GetMessageResult
+    from rocketflow_store.results import PutMessageResult as PutMessageResult
+    from rocketflow_store.results import StoreSnapshot as StoreSnapshot
+    from rocketflow_store.status import FlushDiskType as FlushDiskType
+    from rocketflow_store.status import GetMessageStatus as GetMessageStatus
+    from rocketflow_store.status import PutMessageStatus as PutMessageStatus
+    from rocketflow_store.store_reader import StoreReader as StoreReader
+
+_HOMES = {
+    "AppendBatchResult": "results",
+    "FlushDiskType": "status",
+    "GetMessageResult": "results",
+    "GetMessageStatus": "status",
+    "Message": "message",
+    "MessageExt": "message",
+    "MessageStore": "message_store",
+    "PutMessageResult": "results",
+    "PutMessageStatus": "status",
+    "StoreConfig": "config",
+    "StoreError": "errors",
+    "StoreReader": "store_reader",
+    "StoreSnapshot": "results",
+}
+
+__all__ = [
+    "AppendBatchResult",
+    "FlushDiskType",
+    "GetMessageResult",
+    "GetMessageStatus",
+    "Message",
+    "MessageExt",
+    "MessageStore",
+    "PutMessageResult",
+    "PutMessageStatus",
+    "StoreConfig",
+    "StoreError",
+    "StoreReader",
+    "StoreSnapshot",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use: `import rocketflow_store` stays cheap."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

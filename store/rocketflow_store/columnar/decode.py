@@ -123,6 +123,10 @@ class RecordColumns:
         )
         return fixed_width_at(self.octets, dtype, self.positions + offset + shift)
 
+    def check_own_offset(self, file_from_offset: int) -> None:
+        """The physical offset in each record must be where it stands in a file that begins at `file_from_offset`."""
+        self._fault(self.field(">i8", 28) != self.positions + file_from_offset, "physical offset is another one")
+
     def check_place(self, phy_offsets: Ints, queue_offsets: Ints, identity: QueueIdentity) -> None:
         """D1: the record must say that it belongs where it was found."""
         self._fault(self.field(">i8", 28) != phy_offsets, "physical offset is another one")

@@ -1,0 +1,86 @@
+"""Java's String.hashCode over a whole column.
+
+hash = sum of unit * 31 ** (distance from the string's end), modulo 2 ** 32; strings with characters beyond ASCII hash
+over UTF-16 units and are done apart. Hashes of a concatenation follow from those of its parts:
+hash(a + b) = hash(a) * 31 ** len(b) + hash(b).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.java_compat import string_hash
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Hashes = npt.NDArray[np.uint32]
+
+_POWERS_KEPT: Final = 4096
+
+
+def _powers(count: int) -> Hashes:
+    out = np.ones(count, np.uint32)
+    with np.errstate(over="ignore"):
+        out[1:] = np.cumprod(np.full(count - 1, 31, np.uint32), dtype=np.uint32)
+    return out
+
+
+_POWERS: Final = _powers(_POWERS_KEPT)
+
+
+def powers_of_31(exponents: npt.NDArray[np.int64]) -> Hashes:
+    """31 ** exponents modulo 2 ** 32."""
+    if len(exponents) and int(exponents.max()) >= _POWERS_KEPT:
+        return _powers(int(exponents.max()) + 1)[exponents]
+    return _POWERS[exponents]
+
+
+def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    """(hashes as uint32, lengths in UTF-16 units) of a string or binary array; nulls count as empty."""
+    count = len(array)
+    if count == 0:
+        return np.zeros(0, np.uint32), np.zeros(0, np.int64)
+    offsets = np.frombuffer(array.buffers()[1], np.int32, count + 1, array.offset * 4).astype(np.int64)
+    lengths = np.diff(offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first == last:
+        return np.zeros(count, np.uint32), lengths
+    octets = np.frombuffer(array.buffers()[2], np.uint8, last - first, first)
+    width = int(lengths[0])
+    if width and bool((lengths == width).all()):
+        units = octets.reshape(count, width).astype(np.uint32)
+        hashes = (units * powers_of_31(np.arange(width - 1, -1, -1))).sum(axis=1, dtype=np.uint32)
+    else:
+        ends = np.repeat(offsets[1:] - first, lengths)
+        products = octets * powers_of_31(ends - np.arange(1, len(octets) + 1))
+        filled = np.flatnonzero(lengths)
+        hashes = np.zeros(count, np.uint32)
+        hashes[filled] = np.add.reduceat(products, (offsets[:-1] - first)[filled], dtype=np.uint32)
+    if bool((octets >= 0x80).any()):
+        for row in np.flatnonzero(np.add.reduceat(octets >= 0x80, _inside(offsets - first))).tolist():
+            start, end = int(offsets[row]) - first, int(offsets[row + 1]) - first
+            if start == end:
+                continue
+            text = octets[start:end].tobytes().decode("utf-8", "replace")
+            hashes[row] = string_hash(text) & 0xFFFFFFFF
+            lengths[row] = len(text.encode("utf-16-be", "surrogatepass")) // 2
+    return hashes, lengths
+
+
+def _inside(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.minimum(offsets[:-1], offsets[-1] - 1)
+
+
+def index_hashes(
+    topic_prefix_hashes: Hashes, key_hashes: Hashes, key_lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    """Index key hashes of `topic#key`, given the hashes of "topic#" and of the keys."""
+    with np.errstate(over="ignore"):
+        whole = (topic_prefix_hashes * powers_of_31(key_lengths) + key_hashes).view(np.int32)
+        folded = np.abs(whole)
+    folded[folded < 0] = 0
+    return folded

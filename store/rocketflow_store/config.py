@@ -1,0 +1,265 @@
+"""Settings of a store, under RocketMQ's key names in snake_case, and the places of its files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.clock import Clock, SystemClock
+from rocketflow_store.errors import NotAStoreError, StoreConfigError
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size, layout_of_size
+from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.status import FlushDiskType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """Where the files of the store at `root` are."""
+
+    root: Path
+
+    @property
+    def commit_log(self) -> Path:
+        return self.root / "commitlog"
+
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / "consumequeue"
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        return self.root / "batchconsumequeue"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def rocketflow(self) -> Path:
+        """What only we write: store.meta, the confirmed frontier, staged sink parts, quarantine."""
+        return self.root / "rocketflow"
+
+    @property
+    def confirm(self) -> Path:
+        return self.rocketflow / "confirm"
+
+    @property
+    def meta(self) -> Path:
+        return self.rocketflow / "store.meta"
+
+    @property
+    def staging(self) -> Path:
+        return self.rocketflow / "staging"
+
+    @property
+    def allocating(self) -> Path:
+        return self.rocketflow / "tmp"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine"
+
+    def looks_like_store(self) -> bool:
+        """Whether anything here is a store's."""
+        return self.commit_log.is_dir() or self.meta.is_file() or self.checkpoint.is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """RocketMQ's MessageStoreConfig as far as it is used; sizes in bytes, times in ms.
+
+    File sizes are properties of the files of a store, not of the process that opens it: `for_store` takes them from
+    there.
+    """
+
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 300_000 * UNIT_SIZE
+    max_hash_slot_num: int = DEFAULT_HASH_SLOT_NUM
+    max_index_num: int = DEFAULT_INDEX_NUM
+    message_index_enable: bool = True
+    max_message_size: int = 4 << 20
+    enabled_append_prop_crc: bool = False
+    check_crc_on_recover: bool = True
+    store_host: str = "127.0.0.1:10911"
+    broker_name: str = "broker-a"
+    default_topic_queue_nums: int = 8
+    auto_create_topic_enable: bool = True
+    flush_interval_commit_log: int = 500
+    flush_consume_queue_thorough_interval: int = 60_000
+    sync_flush_timeout: int = 5_000
+    message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
+    timer_wheel_enable: bool = True
+    timer_max_delay_sec: int = 259_200
+    timer_precision_ms: int = 1_000
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 65_536
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    max_msgs_num_batch: int = 64
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("mapped_file_size_commit_log", 4096, 1 << 31),
+            ("mapped_file_size_consume_queue", UNIT_SIZE, 1 << 31),
+            ("max_hash_slot_num", 1, 1 << 29),
+            ("max_index_num", 2, 1 << 30),
+            ("max_message_size", 1, 1 << 29),
+            ("default_topic_queue_nums", 1, 65_536),
+            ("flush_interval_commit_log", 1, 3_600_000),
+            ("sync_flush_timeout", 1, 3_600_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
+        if self.mapped_file_size_consume_queue % UNIT_SIZE:
+            rounded = -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
+            object.__setattr__(self, "mapped_file_size_consume_queue", rounded)
+        try:
+            encode_host(self.store_host)
+        except ValueError as error:
+            raise StoreConfigError("storeHost", self.store_host, str(error)) from error
+        _ = self.delay_levels_ms
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """Delay of level 1, 2, ... in ms."""
+        try:
+            return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in self.message_delay_level.split())
+        except (ValueError, KeyError) as error:
+            raise StoreConfigError(
+                "messageDelayLevel", self.message_delay_level, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'"
+            ) from error
+
+    @property
+    def index_file_size(self) -> int:
+        return index_file_size(self.max_hash_slot_num, self.max_index_num)
+
+    @classmethod
+    def for_store(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
+        """Settings for the store at `path`: file sizes taken from its files, the rest default or `overrides`."""
+        return replace(cls(), **{**detect_sizes(StorePaths(Path(path))), **overrides})
+
+    def fitted_to(self, paths: StorePaths) -> StoreConfig:
+        """These settings with the file sizes that the store already has."""
+        return replace(self, **detect_sizes(paths))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], **overrides: Any) -> StoreConfig:
+        """Settings from RocketMQ's camelCase keys; keys that the store does not use are left to their owners."""
+        known = {camel_case(entry.name): entry.name for entry in fields(cls)}
+        chosen: dict[str, Any] = {}
+        for key, value in values.items():
+            name = known.get(key)
+            if name is None or name == "clock":
+                continue
+            if name == "flush_disk_type" and not isinstance(value, FlushDiskType):
+                try:
+                    value = FlushDiskType(value)
+                except ValueError as error:
+                    raise StoreConfigError(key, value, "must be SYNC_FLUSH or ASYNC_FLUSH") from error
+            chosen[name] = value
+        return cls(**{**chosen, **overrides})
+
+    @classmethod
+    def from_broker_conf(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
+        """Settings from a RocketMQ properties file (`broker.conf`)."""
+        from rocketflow_store.broker_conf import load_broker_conf
+
+        return cls.from_mapping(load_broker_conf(Path(path)), **overrides)
+
+
+def camel_case(name: str) -> str:
+    """`max_index_num` -> `maxIndexNum`."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def detect_sizes(paths: StorePaths) -> dict[str, int]:
+    """File sizes of an existing store as StoreConfig fields; only those that its files tell."""
+    found: dict[str, int] = {}
+    commit_log = _common_size(paths.commit_log)
+    if commit_log:
+        found["mapped_file_size_commit_log"] = commit_log
+    consume_queue = _first_queue_size(paths.consume_queue)
+    if consume_queue:
+        found["mapped_file_size_consume_queue"] = consume_queue
+    index = _common_size(paths.index)
+    if index:
+        layout = layout_of_size(index)
+        if layout is not None:
+            found["max_hash_slot_num"], found["max_index_num"] = layout
+    return found
+
+
+def _common_size(directory: Path) -> int:
+    """Size of the files of one directory: the commonest, the larger of equals; 0 without files."""
+    sizes: dict[int, int] = {}
+    try:
+        for entry in os.scandir(directory):
+            if entry.name.isdigit() and entry.is_file():
+                size = entry.stat().st_size
+                if size:
+                    sizes[size] = sizes.get(size, 0) + 1
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise access_error(directory, error) from error
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+
+
+def _first_queue_size(directory: Path) -> int:
+    try:
+        topics = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise access_error(directory, error) from error
+    for topic in topics:
+        for queue in sorted(entry.path for entry in os.scandir(topic) if entry.is_dir()):
+            size = _common_size(Path(queue))
+            if size:
+                return size
+    return 0
+
+
+def check_directory(path: Path, *, must_exist: bool) -> None:
+    """Refuse a path that cannot be a store directory: a file, something unreadable, or (to read) nothing at all."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise NotAStoreError(path, "is a file; a store is a directory")
+        if must_exist and not path.exists():
+            raise NotAStoreError(path, "does not exist; give the directory that holds commitlog/")
+        if path.is_dir():
+            with os.scandir(path) as entries:
+                next(entries, None)
+    except OSError as error:
+        raise access_error(path, error) from error

@@ -1,0 +1,85 @@
+"""How far a live writer of ours confirms its log: `rocketflow/confirm`, 64 bytes shared through the page cache.
+
+    0   8   magic "RFCONF01"
+    8   8   confirm_offset   readers show nothing at or behind it
+    16  8   durable_offset   log, queues and index below it were synced: where recovery after an unclean stop begins
+    24  8   pid of the writer
+    32  8   mtime (ns) of the `abort` file the writer made
+
+Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
+afterwards leaves another, a clean stop leaves none.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StorePaths
+
+_MAGIC: Final = b"RFCONF01"
+_LAYOUT: Final = struct.Struct("<8sqqqq")
+_OFFSET: Final = struct.Struct("<q")
+_SIZE: Final = 64
+_CONFIRM_AT: Final = 8
+_DURABLE_AT: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What a confirm file says."""
+
+    confirm_offset: int
+    durable_offset: int
+    pid: int
+    abort_mtime_ns: int
+
+
+class ConfirmFile:
+    """The writer's side."""
+
+    def __init__(self, paths: StorePaths, confirm_offset: int, durable_offset: int) -> None:
+        self._paths = paths
+        fields = _LAYOUT.pack(
+            _MAGIC, confirm_offset, durable_offset, os.getpid(), paths.abort.stat().st_mtime_ns
+        )
+        os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
+        self._fd = os_files.open_file(paths.confirm, write=True)
+        self._map = mmap.mmap(self._fd, _SIZE)
+
+    def confirm(self, offset: int) -> None:
+        """Let readers see everything below `offset`."""
+        _OFFSET.pack_into(self._map, _CONFIRM_AT, offset)
+
+    def durable(self, offset: int) -> None:
+        """Recovery may begin at `offset`: everything below was synced before this call."""
+        _OFFSET.pack_into(self._map, _DURABLE_AT, offset)
+        self._map.flush()
+
+    def close(self, *, remove: bool) -> None:
+        """Let go; `remove` after a clean stop, when there is nothing left to hide."""
+        self._map.close()
+        os.close(self._fd)
+        if remove:
+            os_files.remove_file(self._paths.confirm)
+
+
+def read_confirm(paths: StorePaths) -> Confirmed | None:
+    """What the last writer of ours confirmed, None where that does not (or no longer) hold."""
+    try:
+        raw = paths.confirm.read_bytes()
+        abort = paths.abort.stat()
+    except OSError:
+        return None
+    if len(raw) != _SIZE or not raw.startswith(_MAGIC):
+        return None
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns = _LAYOUT.unpack_from(raw)
+    if abort.st_mtime_ns != abort_mtime_ns:
+        return None
+    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns)

@@ -1,0 +1,255 @@
+"""One IndexFile: hash slots that head chains of entries, newest first. Layout: `format.index_layout`."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.files import os_files
+from rocketflow_store.format.index_layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    ENTRY_STRUCT,
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    SLOT_SIZE,
+    index_file_size,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+_GROW_ENTRIES: Final = 1 << 20
+_MAX_TIME_DIFF: Final = 0x7FFFFFFF
+_MIN_SORTED_BITS: Final = 32
+
+
+@dataclass(slots=True)
+class IndexHeader:
+    """Header fields; `index_count` is the number of the next entry."""
+
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_phy_offset: int = 0
+    end_phy_offset: int = 0
+    hash_slot_count: int = 0
+    index_count: int = 1
+
+
+class IndexFile:
+    """An index file with `hash_slot_num` slots and room for `index_num - 1` entries."""
+
+    def __init__(self, path: Path, hash_slot_num: int, index_num: int, *, write: bool) -> None:
+        self.path, self.hash_slot_num, self.index_num = path, hash_slot_num, index_num
+        self._write = write
+        self._fd = os_files.open_file(path, write=write)
+        size = os_files.file_size(self._fd)
+        self.well_sized = size == index_file_size(hash_slot_num, index_num)
+        prot = mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ
+        self._map = mmap.mmap(self._fd, size, prot=prot)
+        self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+        self.header = self._read_header()
+        self._allocated = 0
+
+    @classmethod
+    def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
+        """A new file; begin and end of its header carry over from the file before it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os_files.open_file(path, write=True, create=True)
+        try:
+            os_files.make_sparse(fd, index_file_size(hash_slot_num, index_num))
+        finally:
+            os.close(fd)
+        created = cls(path, hash_slot_num, index_num, write=True)
+        if previous is not None:
+            created.header = IndexHeader(
+                previous.end_timestamp, previous.end_timestamp, previous.end_phy_offset, previous.end_phy_offset, 0, 1
+            )
+        created._reserve(0)
+        created._write_header()
+        os_files.sync_directory(path.parent)
+        return created
+
+    def _read_header(self) -> IndexHeader:
+        header = IndexHeader(*HEADER_STRUCT.unpack_from(self._map, 0))
+        header.index_count = max(header.index_count, 1)
+        return header
+
+    def _write_header(self) -> None:
+        header = self.header
+        self._map[:HEADER_SIZE] = HEADER_STRUCT.pack(
+            header.begin_timestamp,
+            header.end_timestamp,
+            header.begin_phy_offset,
+            header.end_phy_offset,
+            header.hash_slot_count,
+            header.index_count,
+        )
+
+    def reload(self) -> IndexHeader:
+        """Read the header again: another process may write this file."""
+        self.header = self._read_header()
+        return self.header
+
+    @property
+    def room(self) -> int:
+        """Entries that still fit."""
+        return max(self.index_num - self.header.index_count, 0)
+
+    @property
+    def entries(self) -> int:
+        """Entries that are in the file."""
+        return min(self.header.index_count, self.index_num) - 1
+
+    def slots(self) -> npt.NDArray[np.int32]:
+        """The slot table, a view on the file."""
+        view: npt.NDArray[np.int32] = np.frombuffer(self._map, ">i4", self.hash_slot_num, HEADER_SIZE)
+        return view
+
+    def entry_table(self, count: int | None = None) -> npt.NDArray[np.void]:
+        """Entries 0 (never used) to `count` (by default the last one), a view on the file."""
+        number = (self.entries if count is None else count) + 1
+        return np.frombuffer(self._map, ENTRY_DTYPE, number, self._entries_at)
+
+    def _reserve(self, entries: int) -> None:
+        """Have real blocks for the slots and `entries` entries: a store into a hole of a full disk is a SIGBUS."""
+        if entries <= self._allocated and self._allocated:
+            return
+        wanted = min(entries + _GROW_ENTRIES, self.index_num)
+        os_files.preallocate(self._fd, self.path, self._entries_at + ENTRY_SIZE * wanted)
+        self._allocated = wanted
+
+    def put(
+        self,
+        key_hashes: npt.NDArray[np.int32],
+        phy_offsets: npt.NDArray[np.int64],
+        store_timestamps: npt.NDArray[np.int64],
+    ) -> int:
+        """Append entries in order until the file is full; how many fitted."""
+        assert self._write
+        count = min(len(key_hashes), self.room)
+        if count == 0:
+            return 0
+        header = self.header
+        first = header.index_count
+        self._reserve(first + count)
+        slot_table, table = self.slots(), self.entry_table(first + count - 1)
+        key_hashes, phy_offsets, store_timestamps = key_hashes[:count], phy_offsets[:count], store_timestamps[:count]
+        slot_ids = key_hashes % self.hash_slot_num
+        order, heads = _chains(slot_ids)
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        sorted_numbers = numbers[order]
+        previous = np.empty(count, np.int64)
+        previous[order[1:]] = sorted_numbers[:-1]
+        head_rows = order[heads]
+        head_slots = slot_ids[head_rows]
+        current = slot_table[head_slots].astype(np.int64)
+        current[(current < 0) | (current > first)] = 0
+        previous[head_rows] = current
+        new = table[first : first + count]
+        new["key_hash"] = key_hashes
+        new["phy_offset"] = phy_offsets
+        new["prev_index"] = previous
+        new["time_diff"] = self._time_diffs(store_timestamps, first)
+        tails = np.append(heads[1:] - 1, count - 1)
+        slot_table[head_slots] = sorted_numbers[tails]
+        if first <= 1:
+            header.begin_phy_offset = int(phy_offsets[0])
+            header.begin_timestamp = int(store_timestamps[0])
+        header.hash_slot_count += int(np.count_nonzero(current == 0))
+        header.index_count = first + count
+        header.end_phy_offset = int(phy_offsets[-1])
+        header.end_timestamp = int(store_timestamps[-1])
+        self._write_header()
+        return count
+
+    def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
+        """Seconds since the file's begin; a file's first entry is measured against the value carried over."""
+        begin = self.header.begin_timestamp
+        base = np.full(len(store_timestamps), begin, np.int64)
+        if first <= 1:
+            base[1:] = store_timestamps[0]
+        difference = np.trunc((store_timestamps - base) / 1000).astype(np.int64)
+        difference[base <= 0] = 0
+        return np.clip(difference, 0, _MAX_TIME_DIFF)
+
+    def offsets(self, key_hash: int, begin: int, end: int, max_count: int) -> list[int]:
+        """Physical offsets of entries with this hash and a time within [begin, end], newest first.
+
+        The number of steps is bounded by the number of entries, whatever the chain says.
+        """
+        header = self.reload()
+        limit = min(header.index_count, self.index_num)
+        found: list[int] = []
+        at = int.from_bytes(self._slot(key_hash % self.hash_slot_num), "big", signed=True)
+        steps = 0
+        while 0 < at <= limit and steps < limit and len(found) < max_count and at < self.index_num:
+            steps += 1
+            entry_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(
+                self._map, self._entries_at + ENTRY_SIZE * at
+            )
+            if time_diff < 0:
+                break
+            time = header.begin_timestamp + time_diff * 1000
+            if entry_hash == key_hash and begin <= time <= end:
+                found.append(phy_offset)
+            if previous <= 0 or previous > limit or previous == at or time < begin:
+                break
+            at = previous
+        return found
+
+    def _slot(self, slot: int) -> bytes:
+        position = HEADER_SIZE + SLOT_SIZE * slot
+        return self._map[position : position + SLOT_SIZE]
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether entries between two store times may be here."""
+        header = self.header
+        return begin <= header.end_timestamp and end >= header.begin_timestamp
+
+    def keep_entries_below(self, phy_offset: int) -> None:
+        """Drop the entries of records at or behind `phy_offset` and rebuild the slots from those that stay."""
+        assert self._write
+        table = self.entry_table()
+        behind = np.flatnonzero(table["phy_offset"][1:] >= phy_offset)
+        keep = int(behind[0]) if len(behind) else len(table) - 1
+        slots = self.slots()
+        self._reserve(keep + 1)
+        slots[:] = 0
+        kept = table[1 : keep + 1]
+        slot_ids = kept["key_hash"].astype(np.int64) % self.hash_slot_num
+        slots[slot_ids] = np.arange(1, keep + 1)
+        dropped = table[keep + 1 :]
+        dropped[:] = np.zeros((), ENTRY_DTYPE)
+        header = self.header
+        header.hash_slot_count = int(np.count_nonzero(slots))
+        header.index_count = keep + 1
+        if keep:
+            header.end_phy_offset = int(kept["phy_offset"][-1])
+            header.end_timestamp = header.begin_timestamp + 1000 * int(kept["time_diff"][-1])
+        self._write_header()
+
+    def sync(self) -> None:
+        """Make everything put so far durable."""
+        os_files.sync_file(self._fd, self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _chains(slot_ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(rows ordered by slot then position, where each slot's run begins in that order)."""
+    tagged = (slot_ids.astype(np.int64) << _MIN_SORTED_BITS) | np.arange(len(slot_ids))
+    tagged.sort()
+    order = tagged & ((1 << _MIN_SORTED_BITS) - 1)
+    slots = tagged >> _MIN_SORTED_BITS
+    return order, np.append(0, np.flatnonzero(slots[1:] != slots[:-1]) + 1)

@@ -1,0 +1,179 @@
+"""All index files of a store: put keys into the newest, look keys up in all, newest first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.index_file import IndexFile
+from rocketflow_store.java_compat import index_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketflow_store.clock import Clock
+    from rocketflow_store.message import MessageExt
+
+_NAME_DIGITS: Final = 17
+_QUERY_ROUNDS: Final = 3
+
+
+class IndexService:
+    """The index files of one directory."""
+
+    def __init__(self, directory: Path, hash_slot_num: int, index_num: int, clock: Clock, *, write: bool) -> None:
+        self._directory, self._clock, self._write = directory, clock, write
+        self._hash_slot_num, self._index_num = hash_slot_num, index_num
+        self._files: dict[str, IndexFile] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look which files there are now."""
+        try:
+            names = sorted(path.name for path in self._directory.iterdir() if _is_index_name(path.name))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            raise access_error(self._directory, error) from error
+        for gone in self._files.keys() - set(names):
+            self._files.pop(gone).close()
+        for name in names:
+            if name not in self._files:
+                self._open(name)
+        self._files = dict(sorted(self._files.items()))
+
+    def _open(self, name: str) -> None:
+        path = self._directory / name
+        try:
+            if path.stat().st_size < 40:
+                return
+            found = IndexFile(path, self._hash_slot_num, self._index_num, write=self._write)
+        except FileNotFoundError:
+            return
+        if not found.well_sized:
+            if self._write:
+                raise StoreVersionError(
+                    path, f"is not of {self._hash_slot_num} slots and {self._index_num} entries; pass the broker's conf"
+                )
+            found.close()
+            return
+        self._files[name] = found
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files, oldest first."""
+        return list(self._files.values())
+
+    @property
+    def end_phy_offset(self) -> int:
+        """Physical offset of the newest entry; -1 without entries."""
+        for newest in reversed(self.files):
+            if newest.header.index_count > 1:
+                return newest.header.end_phy_offset
+        return -1
+
+    def put(
+        self,
+        key_hashes: npt.NDArray[np.int32],
+        phy_offsets: npt.NDArray[np.int64],
+        store_timestamps: npt.NDArray[np.int64],
+    ) -> None:
+        """Append entries in order, rolling to new files as they fill up."""
+        done = 0
+        while done < len(key_hashes):
+            current = self.files[-1] if self._files else self._create(None)
+            if current.room == 0:
+                current.sync()
+                current = self._create(current)
+            done += current.put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
+
+    def _create(self, previous: IndexFile | None) -> IndexFile:
+        moment = self._clock.now_ms()
+        while True:
+            name = datetime.fromtimestamp(moment / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
+            name += f"{moment % 1000:03d}"
+            if not self._files or name > next(reversed(self._files)):
+                break
+            moment += 1
+        created = IndexFile.create(
+            self._directory / name, self._hash_slot_num, self._index_num, previous.header if previous else None
+        )
+        self._files[name] = created
+        return created
+
+    @property
+    def full_end_timestamp(self) -> int:
+        """End time of the last full file: what the checkpoint records as the index's."""
+        full = [one for one in self.files if one.room == 0]
+        return full[-1].header.end_timestamp if full else 0
+
+    def offsets(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
+        """Physical offsets of entries whose hash is that of `topic#key`, newest first."""
+        self.refresh()
+        wanted = index_hash(topic, key)
+        found: list[int] = []
+        for one in reversed(self.files):
+            one.reload()
+            if one.overlaps(begin, end):
+                found += one.offsets(wanted, begin, end, max_count - len(found))
+            if one.header.begin_timestamp < begin or len(found) >= max_count:
+                break
+        return found
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int,
+        end: int,
+        look: Callable[[int], MessageExt | None],
+    ) -> list[MessageExt]:
+        """Messages of `topic` with `key` (or that UNIQ_KEY), by physical offset; hash collisions are left out."""
+        until = end
+        for _ in range(_QUERY_ROUNDS):
+            candidates = [look(offset) for offset in sorted(self.offsets(topic, key, max_count, begin, until))]
+            there = [message for message in candidates if message is not None]
+            matching = [message for message in there if message.topic == topic and has_key(message, key)]
+            if matching or not there:
+                return matching
+            until = there[0].store_timestamp
+        return []
+
+    def recover(self, phy_offset: int) -> None:
+        """After an unclean stop: keep only entries of records below `phy_offset`, drop files that begin behind it."""
+        for name, one in list(self._files.items()):
+            first = int(one.entry_table(1)["phy_offset"][1]) if one.header.index_count > 1 else phy_offset
+            if first >= phy_offset:
+                one.close()
+                os_files.remove_file(self._directory / name)
+                del self._files[name]
+            elif one.header.end_phy_offset >= phy_offset or one is self.files[-1]:
+                one.keep_entries_below(phy_offset)
+
+    def sync(self) -> None:
+        """Make the newest file durable (older ones are since they were rolled)."""
+        if self._files:
+            self.files[-1].sync()
+
+    def close(self) -> None:
+        """Close all files."""
+        for one in self._files.values():
+            one.close()
+        self._files.clear()
+
+
+def has_key(message: MessageExt, key: str) -> bool:
+    """Whether `key` is the message's UNIQ_KEY or one of its KEYS."""
+    return message.uniq_key == key or key in (message.keys or "").split(" ")
+
+
+def _is_index_name(name: str) -> bool:
+    return name.isdigit() and len(name) >= _NAME_DIGITS

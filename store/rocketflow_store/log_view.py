@@ -1,0 +1,123 @@
+"""Reading the CommitLog by physical offset: for the store that writes it and for readers beside a writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC, decode_record
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow_store.mapped_file import MappedFile
+    from rocketflow_store.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.message import MessageExt
+
+    Units = npt.NDArray[np.void]
+
+
+class CommitLogView:
+    """Records of a CommitLog by place."""
+
+    def __init__(self, files: MappedFileQueue) -> None:
+        self._files = files
+
+    @property
+    def min_phy_offset(self) -> int:
+        """First byte of the oldest file."""
+        first = self._files.first
+        return first.file_from_offset if first else 0
+
+    def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> MessageExt:
+        """The message whose record begins at `phy_offset`; CorruptRecordError where none does."""
+        mapped = self._files.find(phy_offset)
+        if mapped is None:
+            raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
+        view = memoryview(mapped.buffer)
+        message = decode_record(view, phy_offset - mapped.file_from_offset, mapped.path, check_crc)
+        if message.phy_offset != phy_offset:
+            raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {message.phy_offset}")
+        if size is not None and message.store_size != size:
+            raise CorruptRecordError(mapped.path, phy_offset, f"record of {message.store_size} bytes, unit says {size}")
+        return message
+
+    def record_size_at(self, phy_offset: int) -> int | None:
+        """Size of the record at `phy_offset`, None where none begins there."""
+        mapped = self._files.find(phy_offset)
+        position = 0 if mapped is None else phy_offset - mapped.file_from_offset
+        if mapped is None or position + MIN_RECORD_SIZE > mapped.file_size:
+            return None
+        size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+        return size if magic in (MAGIC_V1, MAGIC_V2) and size >= MIN_RECORD_SIZE else None
+
+    def store_timestamps(self, units: Units) -> npt.NDArray[np.int64]:
+        """Store times (ms) of the records that units point at; -1 where there is no record."""
+        out = np.full(len(units), -1, np.int64)
+        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
+            records = self.columns(mapped, units[rows])
+            times = records.after_born_host(">i8", 56).astype(np.int64)
+            if records.faults:
+                times[list(records.faults)] = -1
+            out[rows] = times
+        return out
+
+    def matches(self, units: Units, first_queue_offset: int, identity: QueueIdentity) -> npt.NDArray[np.bool_]:
+        """Which units point at a record that says it is that message (no CRC is computed)."""
+        good = np.zeros(len(units), bool)
+        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
+            records = self.columns(mapped, units[rows])
+            records.check_place(
+                units["phy_offset"][rows].astype(np.int64), first_queue_offset + np.arange(len(units))[rows], identity
+            )
+            fine = np.ones(records.count, bool)
+            if records.faults:
+                fine[list(records.faults)] = False
+            good[rows] = fine
+        return good
+
+    def columns(self, mapped: MappedFile, units: Units) -> RecordColumns:
+        """Field views of the records of `units`, all of which lie in `mapped`."""
+        return RecordColumns(
+            mapped.buffer,
+            units["phy_offset"].astype(np.int64) - mapped.file_from_offset,
+            units["msg_size"].astype(np.int64),
+        )
+
+    def by_file(self, phy_offsets: npt.NDArray[np.int64]) -> list[tuple[slice, MappedFile]]:
+        """Runs of consecutive rows that lie in one file; rows for which there is no file are left out."""
+        if len(phy_offsets) == 0:
+            return []
+        numbers = phy_offsets // self._files.file_size
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        runs: list[tuple[slice, MappedFile]] = []
+        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            mapped = self._files.find(int(phy_offsets[start]))
+            if mapped is not None:
+                runs.append((slice(start, stop), mapped))
+        return runs
+
+    def end_from(self, phy_offset: int) -> int:
+        """End of the log, followed record by record from `phy_offset` (a record boundary)."""
+        offset = phy_offset
+        while True:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return offset
+            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                records.check_own_offset(mapped.file_from_offset)
+                records.check_crc(records.bodies())
+                if records.faults:
+                    return mapped.file_from_offset + int(scan.positions[min(records.faults)])
+            offset = mapped.file_from_offset + scan.end
+            if scan.stop is ScanStop.BLANK and self._files.find(mapped.end_offset) is not None:
+                offset = mapped.end_offset
+            elif scan.stop is not ScanStop.LIMIT:
+                return offset
+

@@ -1,0 +1,181 @@
+"""Which queues a store has, and which of their offsets may be read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity
+from rocketflow_store.consume_queue import ConsumeQueue, pre_blank
+from rocketflow_store.files.os_files import access_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.log_view import CommitLogView
+
+_TAIL_BLOCK: Final = 64
+LMQ_PREFIX: Final = "%LMQ%"
+
+
+@dataclass(slots=True)
+class _Known:
+    queue: ConsumeQueue
+    end: int = -1
+    """Behind the last unit that was seen to point at its own record; -1 before the first look."""
+    last_unit: bytes = b""
+    low: int = -1
+    low_for: int = -1
+
+
+class FileQueueTable:
+    """Queues found as directories `consumequeue/TOPIC/ID`, their bounds taken from units and log.
+
+    A unit counts once the record it points at says that it is that message: a unit half written by a live writer, and
+    units that a crash left behind the end, do not.
+    """
+
+    def __init__(self, directory: Path, file_size: int, log: CommitLogView, *, write: bool) -> None:
+        self._directory, self._file_size, self._log, self._write = directory, file_size, log, write
+        self._known: dict[tuple[str, int], _Known] = {}
+
+    def refresh(self) -> None:
+        """Look for new queues and for files that came or went."""
+        try:
+            for topic in os.scandir(self._directory):
+                if not topic.is_dir():
+                    continue
+                for entry in os.scandir(topic.path):
+                    if entry.name.isdigit() and (topic.name, int(entry.name)) not in self._known and entry.is_dir():
+                        self.add(topic.name, int(entry.name))
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            pass
+        except OSError as error:
+            raise access_error(self._directory, error) from error
+
+    def add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, newly known if it was not."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            directory = self._directory / topic / str(queue_id)
+            queue = ConsumeQueue(directory, topic, queue_id, self._file_size, write=self._write)
+            known = self._known[topic, queue_id] = _Known(queue)
+        return known.queue
+
+    def all(self) -> list[ConsumeQueue]:
+        """Every queue, by topic and id."""
+        return [self._known[key].queue for key in sorted(self._known)]
+
+    def keys(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of every queue."""
+        return sorted(self._known)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, None where there is none."""
+        known = self._known.get((topic, queue_id))
+        return known.queue if known else None
+
+    def end(self, topic: str, queue_id: int, confirm_offset: int | None = None) -> int:
+        """Queue offset behind the last readable unit, looked up anew (units at or behind `confirm_offset` are not)."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            return 0
+        queue = known.queue
+        if known.end > 0 and queue.units(known.end - 1, known.end).tobytes() != known.last_unit:
+            known.end = -1
+        if known.end <= 0:
+            queue.refresh()
+            found = queue.scan_end()
+        else:
+            found = queue.probe_end(known.end)
+            if found > known.end and found % queue.units_per_file == 0:
+                queue.refresh()
+                found = queue.probe_end(found)
+            elif found == known.end and found % queue.units_per_file == 0:
+                queue.refresh()
+                found = queue.probe_end(found)
+        floor = max(known.end, queue.first_unit)
+        if found > floor:
+            found = self._trim(queue, floor, found)
+        if found > queue.first_unit:
+            known.end, known.last_unit = found, queue.units(found - 1, found).tobytes()
+        else:
+            known.end, known.last_unit = found, b""
+        if confirm_offset is None or found == 0:
+            return found
+        return self._confirmed(queue, found, confirm_offset)
+
+    def _trim(self, queue: ConsumeQueue, floor: int, found: int) -> int:
+        """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
+        identity = QueueIdentity(queue.topic, queue.queue_id, "", exact=not queue.topic.startswith(LMQ_PREFIX))
+        block = 1
+        while found > floor:
+            start = max(found - block, floor)
+            units = queue.units(start, found)
+            removed = units["phy_offset"] < self._log.min_phy_offset
+            good = np.flatnonzero(removed | self._log.matches(units, start, identity) | pre_blank(units))
+            if len(good):
+                return start + int(good[-1]) + 1
+            found, block = start, min(block * _TAIL_BLOCK, 1 << 16)
+        return found
+
+    def _confirmed(self, queue: ConsumeQueue, found: int, confirm_offset: int) -> int:
+        block = 1
+        low = queue.first_unit
+        while found > low:
+            start = max(found - block, low)
+            units = queue.units(start, found)
+            good = np.flatnonzero((units["phy_offset"] < confirm_offset) | pre_blank(units))
+            if len(good):
+                return start + int(good[-1]) + 1
+            found, block = start, block * _TAIL_BLOCK
+        return found
+
+    def low(self, topic: str, queue_id: int, end: int) -> int:
+        """First queue offset whose record is still in the log (pre-blank units are none)."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            return 0
+        queue, floor = known.queue, self._log.min_phy_offset
+        if known.low >= 0 and known.low_for == floor and queue.first_unit <= known.low <= end:
+            return known.low
+        queue.refresh()
+        first = queue.first_unit
+        start, stop = first, end
+        while start < stop:
+            middle = (start + stop) // 2
+            unit = queue.units(middle, middle + 1)
+            if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
+                stop = middle
+            else:
+                start = middle + 1
+        known.low, known.low_for = start, floor
+        return start
+
+    def forget(self) -> None:
+        """Take every bound anew at the next look."""
+        for known in self._known.values():
+            known.end, known.low = -1, -1
+
+    def max_unit_end(self) -> int:
+        """Physical offset behind the record of the last unit of all queues; -1 without units."""
+        best = -1
+        for topic, queue_id in self._known:
+            end = self.end(topic, queue_id)
+            queue = self._known[topic, queue_id].queue
+            if end > queue.first_unit:
+                unit = queue.units(end - 1, end)
+                if len(unit) and not pre_blank(unit)[0]:
+                    best = max(best, int(unit["phy_offset"][0]) + int(unit["msg_size"][0]))
+        return best
+
+    def close(self) -> None:
+        """Close all files."""
+        for known in self._known.values():
+            known.queue.close()
+        self._known.clear()

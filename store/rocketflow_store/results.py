@@ -1,0 +1,57 @@
+"""What puts and gets answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.status import GetMessageStatus, PutMessageStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PutMessageResult:
+    """Outcome of one put; the offsets are -1 and `msg_id` empty where nothing was stored, `why` then says why."""
+
+    status: PutMessageStatus
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    msg_id: str
+    store_timestamp: int
+    why: str = ""
+
+    @property
+    def stored(self) -> bool:
+        return self.physical_offset >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatchResult:
+    """Outcome of a bulk append: rows stored, where they begin and end in the log."""
+
+    rows: int
+    first_phy_offset: int
+    next_phy_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetMessageResult:
+    """Outcome of a get, as RocketMQ's."""
+
+    status: GetMessageStatus
+    messages: list[MessageExt]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    buffer_total_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """Bounds of every queue at one instant: {(topic, queue_id): (min_offset, max_offset)}."""
+
+    queues: dict[tuple[str, int], tuple[int, int]]
+    max_phy_offset: int

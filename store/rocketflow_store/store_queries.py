@@ -1,0 +1,309 @@
+"""Reads that a writing store and a read-only reader share: get, by offset, by key, by time, ranges as Arrow."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
+from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.consume_queue import pre_blank
+from rocketflow_store.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, UnknownColumnError
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
+from rocketflow_store.results import GetMessageResult
+from rocketflow_store.status import GetMessageStatus
+from rocketflow_store.tags import TagFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.index_service import IndexService
+    from rocketflow_store.log_view import CommitLogView
+    from rocketflow_store.message import MessageExt
+
+    Units = npt.NDArray[np.void]
+
+_MAX_TIMESTAMP: Final = (1 << 63) - 1
+_MAX_TRANSFER_BYTES: Final = 128 << 20
+_SCAN_LIMIT_BYTES: Final = 16_000
+_MAX_CHUNK_ROWS: Final = 8192
+LMQ_PREFIX: Final = "%LMQ%"
+
+
+class QueueTable(Protocol):
+    """What the reads need to know of the queues."""
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
+        ...
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class StoreQueries:
+    """Reads over one store."""
+
+    def __init__(
+        self, log: CommitLogView, queues: QueueTable, index: IndexService, config: StoreConfig, max_phy_offset: object
+    ) -> None:
+        self._log, self._queues, self._index, self._config = log, queues, index, config
+        self._max_phy_offset = max_phy_offset
+        self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
+
+    def identity(self, topic: str, queue_id: int) -> QueueIdentity:
+        """Who the records of a queue must say they are."""
+        return QueueIdentity(topic, queue_id, self._config.broker_name, exact=not topic.startswith(LMQ_PREFIX))
+
+    def units(self, topic: str, queue_id: int, start: int, end: int) -> Units:
+        """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there."""
+        low, high = self._queues.bounds(topic, queue_id)
+        if start < low or end > high or start > end:
+            raise OffsetOutOfRangeError(topic, queue_id, start if start < low else end, low, high)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or start == end:
+            from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+
+            return np.zeros(0, UNIT_DTYPE)
+        found = queue.units(start, end)
+        if len(found) < end - start:
+            raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
+        return found
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        max_batch_bytes: int = 2 << 20,
+        on_missing: str = "error",
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages [start, end) of a queue as RecordBatches with just `columns`; memory is bounded by a batch.
+
+        `tags` is compared by hash before the log is touched and by name after. A record that is not what its unit
+        says raises CorruptRecordError; with on_missing="skip" such rows, and a removed part of the range, are left
+        out.
+        """
+        wanted = tuple(columns) if columns is not None else DEFAULT_COLUMNS
+        for name in wanted:
+            if name not in SOURCE_COLUMNS:
+                raise UnknownColumnError(name, SOURCE_COLUMNS)
+        if on_missing == "skip":
+            low, high = self._queues.bounds(topic, queue_id)
+            start, end = max(start, low), min(end, high)
+        tag_filter = TagFilter.parse(tags)
+        identity = self.identity(topic, queue_id)
+        step = 1 << 16
+        for block in range(start, end, step):
+            found = self.units(topic, queue_id, block, min(block + step, end))
+            offsets = np.arange(block, block + len(found))
+            keep = ~pre_blank(found)
+            if not tag_filter.matches_all:
+                codes = found["tags_code"].astype(np.int64)
+                keep &= tag_filter.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
+            if not keep.all():
+                found, offsets = found[keep], offsets[keep]
+            for rows in _chunks(found["msg_size"].astype(np.int64), max_batch_bytes):
+                yield from self._decode(identity, found[rows], offsets[rows], wanted, tag_filter, on_missing)
+
+    def _decode(
+        self,
+        identity: QueueIdentity,
+        units: Units,
+        offsets: npt.NDArray[np.int64],
+        columns: tuple[str, ...],
+        tag_filter: TagFilter,
+        on_missing: str,
+    ) -> Iterator[pa.RecordBatch]:
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        covered = 0
+        for rows, mapped in self._log.by_file(phy_offsets):
+            covered += rows.stop - rows.start
+            records = self._log.columns(mapped, units[rows])
+            queue_offsets, places = offsets[rows], phy_offsets[rows]
+            records.check_place(places, queue_offsets, identity)
+            bodies = None
+            if "body" in columns and not records.faults:
+                bodies = records.bodies()
+                records.check_crc(bodies)
+            if records.faults:
+                row = min(records.faults)
+                if on_missing != "skip":
+                    raise CorruptRecordError(
+                        mapped.path,
+                        int(places[row]),
+                        f"{records.faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
+                        f"queue offset {int(queue_offsets[row])})",
+                    )
+                good = np.setdiff1d(np.arange(records.count), list(records.faults))
+                records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
+                bodies = None
+                if records.count == 0:
+                    continue
+                if "body" in columns:
+                    bodies = records.bodies()
+                    records.check_crc(bodies)
+                    if records.faults:
+                        good = np.setdiff1d(np.arange(records.count), list(records.faults))
+                        records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
+                        bodies = records.bodies()
+            builder = ColumnBuilder(records, identity, queue_offsets, places, bodies)
+            if tag_filter.matches_all:
+                yield builder.batch(columns)
+                continue
+            mask = tag_filter.mask_tags(builder.column("tags"))
+            batch = builder.batch(columns)
+            if mask.all():
+                yield batch
+            elif mask.any():
+                yield batch.take(_indices(np.flatnonzero(mask)))
+        if covered < len(units) and on_missing != "skip":
+            raise CorruptRecordError(
+                identity.topic, int(phy_offsets[-1]), "a queue unit points at a CommitLog file that is not there"
+            )
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
+    ) -> GetMessageResult:
+        """As RocketMQ's getMessage: up to `max_count` messages from `offset`, within its transfer limits."""
+        queue = self._queues.find(topic, queue_id)
+        low, high = self._queues.bounds(topic, queue_id)
+        if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, 0)
+        for refused, status, following in (
+            (high == 0, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0),
+            (offset < low, GetMessageStatus.OFFSET_TOO_SMALL, low),
+            (offset == high, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset),
+            (offset > high, GetMessageStatus.OFFSET_OVERFLOW_BADLY, high),
+        ):
+            if refused:
+                return GetMessageResult(status, [], following, low, high, 0)
+        tag_filter = TagFilter.parse(tags)
+        max_phy = self.max_phy_offset()
+        scan_units = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
+        found: list[MessageExt] = []
+        total, following, removed_until = 0, offset, -1
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        while not found and following < high:
+            file_end = (following // queue.units_per_file + 1) * queue.units_per_file
+            block = queue.units(following, min(high, file_end, offset + scan_units))
+            if len(block) == 0:
+                break
+            for at, (phy_offset, size, code) in enumerate(block.tolist(), following):
+                near = max_phy - phy_offset <= self._in_memory_bytes
+                if found and self._full(len(found), total, size, max_count, near):
+                    break
+                following = at + 1
+                if phy_offset < removed_until:
+                    continue
+                if not (tag_filter.matches_all or code <= MAX_EXT_ADDRESS or tag_filter.matches_code(code)):
+                    if not found:
+                        status = GetMessageStatus.NO_MATCHED_MESSAGE
+                    continue
+                message = self._message_of(topic, queue_id, at, phy_offset, size)
+                if message is None:
+                    if not found:
+                        status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                    removed_until = (
+                        phy_offset // self._config.mapped_file_size_commit_log + 1
+                    ) * self._config.mapped_file_size_commit_log
+                    continue
+                found.append(message)
+                total += size
+                status, removed_until = GetMessageStatus.FOUND, -1
+            break
+        return GetMessageResult(status, found, following, low, high, total)
+
+    def _full(self, count: int, total: int, size: int, max_count: int, near: bool) -> bool:
+        config = self._config
+        if count + 1 > max_count or total + size > _MAX_TRANSFER_BYTES:
+            return True
+        if near:
+            return (
+                total + size > config.max_transfer_bytes_on_message_in_memory
+                or count + 1 > config.max_transfer_count_on_message_in_memory
+            )
+        return (
+            total + size > config.max_transfer_bytes_on_message_in_disk
+            or count + 1 > config.max_transfer_count_on_message_in_disk
+        )
+
+    def _message_of(self, topic: str, queue_id: int, offset: int, phy_offset: int, size: int) -> MessageExt | None:
+        try:
+            message = self._log.message_at(phy_offset, size)
+        except StoreError:
+            return None
+        if topic.startswith(LMQ_PREFIX):
+            return message
+        if (message.topic, message.queue_id, message.queue_offset) != (topic, queue_id, offset):
+            return None
+        return message
+
+    def max_phy_offset(self) -> int:
+        """End of the log."""
+        return self._max_phy_offset()  # type: ignore[operator,no-any-return]
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
+        """The message whose record begins at `phy_offset`, None where none does."""
+        if not self._log.min_phy_offset <= phy_offset < self.max_phy_offset():
+            return None
+        try:
+            return self._log.message_at(phy_offset)
+        except StoreError:
+            return None
+
+    def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP
+    ) -> list[MessageExt]:
+        """Messages of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin, end] ms (to the second)."""
+        most = min(max_count, self._config.max_msgs_num_batch)
+        return self._index.query(topic, key, most, begin, end, self.look_message_by_offset)
+
+    def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """Queue offset by store time: "lower" the first message at or after it, "upper" the last at or before it."""
+        low, high = self._queues.bounds(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or low == high:
+            return low
+        start, end = low, high
+        while start < end:  # first offset whose store time is at or behind the wanted one (or, for upper, behind it)
+            middle = (start + end) // 2
+            time = int(self._log.store_timestamps(queue.units(middle, middle + 1))[0])
+            if time < timestamp_ms or (boundary == "upper" and time == timestamp_ms):
+                start = middle + 1
+            else:
+                end = middle
+        return start if boundary == "lower" else max(start - 1, low)
+
+
+def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:
+    """Consecutive rows of at most `max_bytes` (one row may be larger) and a bounded number of rows."""
+    if len(sizes) == 0:
+        return
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        stop = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        stop = min(max(stop, start + 1), start + _MAX_CHUNK_ROWS)
+        yield slice(start, stop)
+        before, start = int(ends[stop - 1]), stop
+
+
+def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
+    from rocketflow_store.columnar.gather import int_array
+    import pyarrow
+
+    return int_array(rows, pyarrow.int64())

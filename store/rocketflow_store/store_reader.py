@@ -1,0 +1,239 @@
+"""Reading a store directory from outside: no lock, no repair, not a byte changed, beside a live writer.
+
+What is shown is what the ConsumeQueues name and the log confirms: a record that is still being written, or a sink
+commit that is not whole yet, is not there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.confirm import read_confirm
+from rocketflow_store.errors import NotAStoreError
+from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.index_service import IndexService
+from rocketflow_store.log_view import CommitLogView
+from rocketflow_store.mapped_file_queue import MappedFileQueue
+from rocketflow_store.queue_table import FileQueueTable
+from rocketflow_store.results import StoreSnapshot
+from rocketflow_store.store_queries import StoreQueries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.results import GetMessageResult
+
+
+class StoreReader:
+    """A read-only view of the store at `path` that follows its writer.
+
+    An existing empty directory is a store without topics. File sizes come from the store's files; pass `config` only
+    where they cannot be told (an index with unusual proportions).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
+        self.path = Path(path)
+        self.paths = StorePaths(self.path)
+        check_directory(self.path, must_exist=True)
+        if not self.paths.looks_like_store() and any(self.path.iterdir()):
+            raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
+        self.config = (config or StoreConfig()).fitted_to(self.paths)
+        self._files = MappedFileQueue(self.paths.commit_log, self.config.mapped_file_size_commit_log, write=False)
+        self._log = CommitLogView(self._files)
+        self._table = FileQueueTable(
+            self.paths.consume_queue, self.config.mapped_file_size_consume_queue, self._log, write=False
+        )
+        self.index = IndexService(
+            self.paths.index,
+            self.config.max_hash_slot_num,
+            self.config.max_index_num,
+            self.config.clock,
+            write=False,
+        )
+        self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
+        self._known_end = -1
+        self._table.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._table.close()
+        self._files.close()
+        self.index.close()
+
+    def refresh(self) -> None:
+        """Look for files, topics and queues that came or went."""
+        if len(self._files) == 0:
+            self._fit()
+        self._files.refresh()
+        self._table.refresh()
+
+    def _fit(self) -> None:
+        """File sizes may be told only now: the store was empty when it was opened."""
+        config = self.config.fitted_to(self.paths)
+        if config != self.config:
+            path = self.path
+            self.close()
+            self.__init__(path, config)  # type: ignore[misc]
+
+    @property
+    def state(self) -> str:
+        """ "running" while a writer holds the lock, else "clean", or "unclean" where the last stop was not orderly."""
+        if self.lock_holder is not None:
+            return "running"
+        return "unclean" if self.paths.abort.exists() else "clean"
+
+    @property
+    def lock_holder(self) -> str | None:
+        """Which process writes here now."""
+        return lock_holder(self.paths.lock)
+
+    @property
+    def checkpoint(self) -> CheckpointFields:
+        """The checkpoint's fields, zero without the file."""
+        try:
+            return decode_checkpoint(self.paths.checkpoint.read_bytes())
+        except OSError:
+            return CheckpointFields()
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue, system topics included."""
+        self.refresh()
+        return sorted({topic for topic, _ in self._table.keys()})
+
+    def queues(self, topic: str) -> list[int]:
+        """Queue ids of a topic."""
+        self.refresh()
+        return [queue_id for name, queue_id in self._table.keys() if name == topic]
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue's files."""
+        found = self._table.find(topic, queue_id)
+        if found is None:
+            self.refresh()
+            found = self._table.find(topic, queue_id)
+        return found
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offsets; both 0 for a queue that does not exist."""
+        return self._bounds(topic, queue_id, self._confirm_offset())
+
+    def _bounds(self, topic: str, queue_id: int, confirm_offset: int | None) -> tuple[int, int]:
+        if self.find(topic, queue_id) is None:
+            return 0, 0
+        self._follow(topic, queue_id)
+        end = self._table.end(topic, queue_id, confirm_offset)
+        return min(self._table.low(topic, queue_id, end), end), end
+
+    def _follow(self, topic: str, queue_id: int) -> None:
+        """The newest units may point into a CommitLog file that is not known yet."""
+        queue = self._table.find(topic, queue_id)
+        assert queue is not None
+        self._files.refresh()
+
+    def _confirm_offset(self) -> int | None:
+        confirmed = read_confirm(self.paths)
+        return None if confirmed is None else confirmed.confirm_offset
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First queue offset that can be read."""
+        return self.bounds(topic, queue_id)[0]
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset behind the last message."""
+        return self.bounds(topic, queue_id)[1]
+
+    def snapshot(self) -> StoreSnapshot:
+        """Bounds of every queue at one instant: a sink commit is in it wholly or not at all."""
+        confirm_offset = self._confirm_offset()
+        self.refresh()
+        queues = {key: self._bounds(*key, confirm_offset) for key in self._table.keys()}
+        if confirm_offset is None and self._confirm_offset() is not None:
+            return self.snapshot()
+        return StoreSnapshot(queues, self.max_phy_offset)
+
+    @property
+    def min_phy_offset(self) -> int:
+        """First byte of the log that is still there."""
+        self._files.refresh()
+        return self._log.min_phy_offset
+
+    @property
+    def max_phy_offset(self) -> int:
+        """Physical offset behind the last record."""
+        self._files.refresh()
+        if len(self._files) == 0:
+            return 0
+        confirmed = self._confirm_offset()
+        if confirmed is not None:
+            return confirmed
+        start = self._known_end
+        if start < self._log.min_phy_offset or self._files.find(start) is None:
+            start = max(self._table.max_unit_end(), self._log.min_phy_offset)
+        self._known_end = self._log.end_from(start)
+        return self._known_end
+
+    @property
+    def index_complete(self) -> bool:
+        """Whether the index knows every record of the log (up to records that have no keys at the end)."""
+        first = self.index.files[0] if self.index.files else None
+        if first is None:
+            return self.max_phy_offset == self.min_phy_offset
+        return not self.paths.abort.exists()
+
+    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
+        """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
+        return self._queries.units(topic, queue_id, start, end)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        max_batch_bytes: int = 2 << 20,
+        on_missing: str = "error",
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
+        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
+    ) -> GetMessageResult:
+        """Up to `max_count` messages from `offset`, with RocketMQ's statuses and transfer limits."""
+        return self._queries.get_message(topic, queue_id, offset, max_count, tags)
+
+    def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+    ) -> list[MessageExt]:
+        """Messages of `topic` with `key`, through the index."""
+        return self._queries.query_message(topic, key, max_count, begin, end)
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
+        """The message whose record begins at `phy_offset`."""
+        return self._queries.look_message_by_offset(phy_offset)
+
+    def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """Queue offset by store time; boundary "lower" or "upper"."""
+        return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)

@@ -1,0 +1,74 @@
+"""RocketMQ's tag expressions: `*`, or tags joined by `||`.
+
+A queue unit holds only the tag's Java hash, so a match by code is a candidate; the record's own tag decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.java_compat import string_hash
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """The tags of an expression; no tags means that every message matches."""
+
+    tags: tuple[str, ...]
+    codes: frozenset[int]
+
+    @classmethod
+    def parse(cls, expression: str | None) -> TagFilter:
+        """None, an empty string and `*` match everything; InvalidFilterError for an expression without a tag."""
+        if expression is None or expression.strip() in ("", "*"):
+            return cls((), frozenset())
+        tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
+        if not tags:
+            raise InvalidFilterError(expression, 0, "names no tag; use * for all, or TagA || TagB")
+        return cls(tags, frozenset(string_hash(tag) for tag in tags))
+
+    @property
+    def matches_all(self) -> bool:
+        return not self.tags
+
+    def matches_code(self, tags_code: int) -> bool:
+        """Whether a unit with this tags code may hold one of the tags (its low 32 bits count)."""
+        low = tags_code & 0xFFFFFFFF
+        return self.matches_all or (low - (1 << 32) if low >> 31 else low) in self.codes
+
+    def mask_codes(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """`matches_code` of a column."""
+        if self.matches_all:
+            return np.ones(len(tags_codes), bool)
+        return np.isin(tags_codes.astype(np.int32), np.array(sorted(self.codes), np.int32))
+
+    def matches_tag(self, tag: str | None) -> bool:
+        """Whether a message with this TAGS property matches."""
+        return self.matches_all or tag in self.tags
+
+    def mask_tags(self, column: pa.Array) -> npt.NDArray[np.bool_]:
+        """`matches_tag` of a string column (null: no tag)."""
+        if self.matches_all:
+            return np.ones(len(column), bool)
+        import pyarrow.compute as pc
+
+        options = pc.SetLookupOptions(value_set=_strings(self.tags))
+        mask: Any = pc.call_function("is_in", [column], options)
+        return np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _strings(values: tuple[str, ...]) -> pa.Array:
+    import pyarrow as pa
+
+    raw = [value.encode() for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int32)
+    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
