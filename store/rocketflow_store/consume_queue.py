@@ -44,6 +44,8 @@ class ConsumeQueue:
         self.topic, self.queue_id = topic, queue_id
         self._queue = MappedFileQueue(directory, file_size, write=write)
         self._dirty = False
+        self.created = False
+        """Whether files were made since the directories were last synced."""
 
     @property
     def file_size(self) -> int:
@@ -127,6 +129,7 @@ class ConsumeQueue:
 
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
+        self.created = True
         mapped = self._queue.create(position - position % self._queue.file_size)
         if first and position > mapped.file_from_offset:
             blanks = (position - mapped.file_from_offset) // UNIT_SIZE

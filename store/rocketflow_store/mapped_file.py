@@ -96,9 +96,13 @@ class MappedFile:
         os_files.sync_file(self._fd, self.path)
 
     def zero_from(self, position: int) -> None:
-        """Zero the file's rest and make that durable."""
-        os_files.zero_from(self._fd, self.path, position, self.file_size)
-        self.sync()
+        """Zero the file's rest and make that durable; nothing is done where it is zero already."""
+        if os_files.zero_from(self._fd, self.path, position, self.file_size):
+            self.sync()
+
+    def written_end(self) -> int:
+        """Position behind the file's last byte that is not zero."""
+        return os_files.last_nonzero(self._fd, self.path, self.file_size)
 
     def hold(self) -> bool:
         """Keep the file open; False where it was closed already."""

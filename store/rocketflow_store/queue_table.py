@@ -10,7 +10,7 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.consume_queue import ConsumeQueue, pre_blank
-from rocketflow_store.files.os_files import access_error
+from rocketflow_store.files.os_files import access_error, sync_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,10 +157,28 @@ class FileQueueTable:
         known.low, known.low_for = start, floor
         return start
 
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """Take a queue's bounds anew at the next look."""
+        known = self._known.get((topic, queue_id))
+        if known is not None:
+            known.end, known.low = -1, -1
+
     def forget(self) -> None:
         """Take every bound anew at the next look."""
         for known in self._known.values():
             known.end, known.low = -1, -1
+
+    def sync_directories(self) -> None:
+        """Make the existence of queues and files durable."""
+        if not self._directory.is_dir():
+            return
+        for queue in self.all():
+            if queue.created:
+                queue.created = False
+                directory = self._directory / queue.topic / str(queue.queue_id)
+                sync_directory(directory)
+                sync_directory(directory.parent)
+        sync_directory(self._directory)
 
     def max_unit_end(self) -> int:
         """Physical offset behind the record of the last unit of all queues; -1 without units."""

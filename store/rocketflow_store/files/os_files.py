@@ -16,8 +16,10 @@ import pyarrow as pa
 from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+_BLOCK: Final = 1 << 20
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -100,9 +102,8 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def zero_from(fd: int, path: object, position: int, end: int) -> None:
-    """Zero [position, end); parts that were never written are left as they are."""
-    block = bytes(1 << 20)
+def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of [position, end) that were ever written; the others read as zeros without blocks."""
     while position < end:
         try:
             position = os.lseek(fd, position, os.SEEK_DATA)
@@ -111,13 +112,38 @@ def zero_from(fd: int, path: object, position: int, end: int) -> None:
             if error.errno == errno.ENXIO:  # no data behind position
                 return
             raise access_error(path, error) from error
-        while position < stop:
-            size = min(len(block), stop - position)
-            write_at(fd, path, position, memoryview(block)[:size])
-            position += size
+        if position < stop:
+            yield position, stop
+        position = max(stop, position + 1)
 
 
-def write_atomically(path: Path, data: bytes, *, keep_backup: bool = False) -> None:
+def zero_from(fd: int, path: object, position: int, end: int) -> bool:
+    """Zero [position, end); whether anything but zeros was there."""
+    block = bytes(_BLOCK)
+    changed = False
+    for start, stop in data_ranges(fd, path, position, end):
+        for at in range(start, stop, _BLOCK):
+            found = os.pread(fd, min(_BLOCK, stop - at), at)
+            if found.count(0) != len(found):
+                write_at(fd, path, at, memoryview(block)[: len(found)])
+                changed = True
+    return changed
+
+
+def last_nonzero(fd: int, path: object, end: int) -> int:
+    """Position behind the last byte of [0, end) that is not zero."""
+    for start, stop in reversed(list(data_ranges(fd, path, 0, end))):
+        at = stop
+        while at > start:
+            size = min(_BLOCK, at - start)
+            found = os.pread(fd, size, at - size).rstrip(b"\0")
+            if found:
+                return at - size + len(found)
+            at -= size
+    return 0
+
+
+def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False) -> None:
     """Replace `path` by `data` durably; with `keep_backup` the previous content stays as `NAME.bak`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

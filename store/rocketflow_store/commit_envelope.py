@@ -1,0 +1,79 @@
+"""The record that announces a sink commit: `count` rows follow it in the log, up to `end_offset`, or it does not count.
+
+It is an ordinary message of a system topic, tagged and keyed with the sink's id; its body is JSON. Numbers that are
+known only when the place in the log is known are strings of 20 digits, so that the record's size does not depend on
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rocketflow_store.message import MessageExt
+
+COMMIT_TOPIC: Final = "rmq_sys_ROCKETFLOW_COMMIT"
+COMMIT_QUEUE_ID: Final = 0
+ENVELOPE_VERSION: Final = 1
+_DIGITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEnvelope:
+    """One commit of batch `batch_id` of sink `sink_id`; offsets are physical, `digest` is the sum of row hashes."""
+
+    sink_id: str
+    batch_id: int
+    run_id: str
+    run_seq: int
+    rows: int
+    digest: str
+    begin_offset: int = 0
+    end_offset: int = 0
+
+    def encode(self) -> bytes:
+        """The body of the envelope's record."""
+        return json.dumps(
+            {
+                "version": ENVELOPE_VERSION,
+                "sinkId": self.sink_id,
+                "batchId": self.batch_id,
+                "runId": self.run_id,
+                "runSeq": self.run_seq,
+                "rows": self.rows,
+                "digest": self.digest,
+                "beginOffset": f"{self.begin_offset:0{_DIGITS}d}",
+                "endOffset": f"{self.end_offset:0{_DIGITS}d}",
+            },
+            separators=(",", ":"),
+        ).encode()
+
+
+def decode_envelope(body: bytes) -> CommitEnvelope | None:
+    """The envelope in a record's body, None where it is none (of this version)."""
+    try:
+        fields = json.loads(body)
+        if fields["version"] != ENVELOPE_VERSION:
+            return None
+        return CommitEnvelope(
+            sink_id=fields["sinkId"],
+            batch_id=int(fields["batchId"]),
+            run_id=fields["runId"],
+            run_seq=int(fields["runSeq"]),
+            rows=int(fields["rows"]),
+            digest=fields["digest"],
+            begin_offset=int(fields["beginOffset"]),
+            end_offset=int(fields["endOffset"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def envelope_end(message: MessageExt) -> int | None:
+    """End offset of the rows that an envelope announces, None for a message that is no envelope."""
+    if message.topic != COMMIT_TOPIC:
+        return None
+    envelope = decode_envelope(message.body)
+    return envelope.end_offset if envelope else None

@@ -1,0 +1,132 @@
+"""The one append-only log: where the next records go, and how they get there.
+
+One writer. A record never crosses a file: when it would leave less than 8 bytes, a blank record ends the file and the
+record begins the next one. The published position moves only after the last byte was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.format.record import BLANK_SIZE, encode_blank
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow_store.mapped_file import MappedFile
+    from rocketflow_store.mapped_file_queue import MappedFileQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows [start, stop) of a batch that lie together in one file, from `phy_offset` on."""
+
+    phy_offset: int
+    start: int
+    stop: int
+
+
+class CommitLog:
+    """Appends to the files of `files`, starting at `wrote_offset`."""
+
+    def __init__(self, files: MappedFileQueue, wrote_offset: int) -> None:
+        self._files = files
+        self.wrote_offset = wrote_offset
+        self.flushed_offset = wrote_offset
+
+    def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
+        """Physical offsets for records of these sizes appended at `offset` (by default the end), and their runs."""
+        offset = self.wrote_offset if offset is None else offset
+        file_size = self._files.file_size
+        offsets = np.empty(len(sizes), np.int64)
+        ends = np.cumsum(sizes)
+        runs: list[Run] = []
+        row, before = 0, 0
+        while row < len(sizes):
+            left = file_size - offset % file_size
+            stop = int(np.searchsorted(ends, before + left - BLANK_SIZE, side="right"))
+            if stop > row:
+                offsets[row:stop] = offset + ends[row:stop] - sizes[row:stop] - before
+                runs.append(Run(offset, row, stop))
+                offset += int(ends[stop - 1]) - before
+                row, before = stop, int(ends[stop - 1])
+            if row < len(sizes):
+                assert stop > row or left < file_size or int(sizes[row]) + BLANK_SIZE <= file_size, "larger than a file"
+                offset += file_size - offset % file_size
+        return offsets, runs
+
+    def write_at(
+        self,
+        offset: int,
+        data: memoryview,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        runs: list[Run],
+    ) -> int:
+        """Write the runs' bytes (`data` holds the rows one behind another) from `offset` on; the offset behind them.
+
+        Nothing is published: `publish` does that, and `undo` takes back what a failed write left.
+        """
+        for run in runs:
+            if run.phy_offset != offset:
+                self._end_file(offset)
+            mapped = self._file_for(run.phy_offset)
+            part = data[int(starts[run.start]) : int(ends[run.stop - 1])]
+            mapped.write(run.phy_offset - mapped.file_from_offset, part)
+            offset = run.phy_offset + len(part)
+        return offset
+
+    def append(self, record: bytes, phy_offset: int) -> None:
+        """Write one encoded record at the place that `place_one` gave; a failed write is taken back."""
+        begin = self.wrote_offset
+        try:
+            if phy_offset != begin:
+                self._end_file(begin)
+            mapped = self._file_for(phy_offset)
+            mapped.write(phy_offset - mapped.file_from_offset, record)
+        except StoreError:
+            self.undo(begin)
+            raise
+
+    def place_one(self, size: int) -> int:
+        """Physical offset of a record of `size` bytes appended now."""
+        file_size = self._files.file_size
+        left = file_size - self.wrote_offset % file_size
+        return self.wrote_offset if size + BLANK_SIZE <= left else self.wrote_offset + left
+
+    def _end_file(self, offset: int) -> None:
+        mapped = self._file_for(offset)
+        position = offset - mapped.file_from_offset
+        mapped.write(position, encode_blank(mapped.file_size - position))
+
+    def _file_for(self, offset: int) -> MappedFile:
+        return self._files.find(offset) or self._files.create(offset - offset % self._files.file_size)
+
+    def undo(self, offset: int) -> None:
+        """Take back what was written behind the published position."""
+        start = offset if offset % self._files.file_size == 0 else offset - offset % self._files.file_size + 1
+        self._files.drop_from(start)
+        last = self._files.find(offset)
+        if last is not None:
+            last.zero_from(offset - last.file_from_offset)
+
+    def publish(self, offset: int) -> None:
+        """The log ends at `offset` now."""
+        assert offset >= self.wrote_offset
+        self.wrote_offset = offset
+
+    def sync(self) -> int:
+        """Make everything published durable; up to where that is. A failure raises StoreFencedError."""
+        target = self.wrote_offset
+        offset = self.flushed_offset
+        while offset < target:
+            mapped = self._files.find(offset)
+            assert mapped is not None
+            mapped.sync()
+            offset = mapped.end_offset
+        self.flushed_offset = max(self.flushed_offset, target)
+        return target

@@ -1,0 +1,203 @@
+"""From records to ConsumeQueue units and index entries, many at a time.
+
+Dispatch follows the log: what it writes is a function of the records alone, so doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.hashing import index_hashes, string_hashes
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.message import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    SCHEDULE_TOPIC,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.index_service import IndexService
+    from rocketflow_store.queue_table import FileQueueTable
+
+    Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class DispatchRows:
+    """What dispatch needs of records that follow each other in the log; one element a record.
+
+    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back). `keys` holds
+    blank-separated keys; null where there are none. `indexed` tells which records are indexed at all.
+    """
+
+    phy_offsets: Ints
+    sizes: Ints
+    tags_codes: Ints
+    store_timestamps: Ints
+    queue_offsets: Ints
+    queues: Sequence[tuple[str, int]]
+    queue_of: npt.NDArray[np.int32]
+    topics: Sequence[str]
+    topic_of: npt.NDArray[np.int32]
+    uniq_keys: pa.Array
+    keys: pa.Array
+    indexed: npt.NDArray[np.bool_] | None = None
+
+
+class Dispatcher:
+    """Writes units and index entries; `index` is None where indexing is switched off."""
+
+    def __init__(self, queues: FileQueueTable, index: IndexService | None) -> None:
+        self._queues, self._index = queues, index
+
+    def dispatch(self, rows: DispatchRows) -> None:
+        """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""
+        self._put_units(rows)
+        if self._index is not None:
+            self._put_keys(rows, self._index)
+
+    def _put_units(self, rows: DispatchRows) -> None:
+        units = np.empty(len(rows.phy_offsets), UNIT_DTYPE)
+        units["phy_offset"], units["msg_size"], units["tags_code"] = rows.phy_offsets, rows.sizes, rows.tags_codes
+        order = np.argsort(rows.queue_of, kind="stable")
+        queue_of, offsets = rows.queue_of[order], rows.queue_offsets[order]
+        units = units[order]
+        # a run: same queue, consecutive queue offsets
+        breaks = np.flatnonzero((queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)) + 1
+        cuts = [0, *breaks.tolist(), len(units)]
+        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            if start < stop and queue_of[start] >= 0:
+                queue = self._queues.add(*rows.queues[queue_of[start]])
+                queue.put(int(offsets[start]), units[start:stop])
+
+    def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
+        hashes, of_row = index_entries(rows)
+        wanted = rows.phy_offsets[of_row] >= index.end_phy_offset
+        if rows.indexed is not None:
+            wanted &= rows.indexed[of_row]
+        if not wanted.all():
+            hashes, of_row = hashes[wanted], of_row[wanted]
+        index.put(hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
+
+
+def index_entries(rows: DispatchRows) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
+    """(key hash, row) of every index entry, in the order RocketMQ puts them: UNIQ_KEY, then the keys of KEYS."""
+    prefixes = np.array([string_hash(f"{topic}#") & 0xFFFFFFFF for topic in rows.topics], np.uint32)[rows.topic_of]
+    uniq_hashes, uniq_lengths = string_hashes(rows.uniq_keys)
+    uniq_rows = np.arange(len(rows.phy_offsets))
+    present = uniq_lengths > 0
+    uniq = index_hashes(prefixes, uniq_hashes, uniq_lengths)
+    if not present.all():
+        uniq, uniq_rows = uniq[present], uniq_rows[present]
+    key_values, key_rows = split_keys(rows.keys)
+    if len(key_rows) == 0:
+        return uniq, uniq_rows
+    key_hashes, key_lengths = string_hashes(key_values)
+    keyed = index_hashes(prefixes[key_rows], key_hashes, key_lengths)
+    merged_rows = np.concatenate([uniq_rows, key_rows])
+    order = np.argsort(merged_rows, kind="stable")
+    return np.concatenate([uniq, keyed])[order], merged_rows[order]
+
+
+def split_keys(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.intp]]:
+    """Single keys of a column of blank-separated ones, and the row each comes from; empty ones are left out."""
+    count = len(keys)
+    if keys.null_count == count:
+        return keys.slice(0, 0), np.zeros(0, np.intp)
+    offsets = np.frombuffer(keys.buffers()[1], np.int32, count + 1, keys.offset * 4)
+    octets = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    rows = np.arange(count)
+    values = keys
+    if bool((octets == 0x20).any()):
+        lists = pc.split_pattern(keys, " ")
+        rows = np.frombuffer(pc.list_parent_indices(lists).buffers()[1], np.int64).copy()
+        values = pc.list_flatten(lists)
+        rows = rows[: len(values)]
+    filled = np.diff(np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)) > 0
+    if filled.all():
+        return values, rows
+    kept = np.flatnonzero(filled)
+    from rocketflow_store.columnar.gather import int_array
+
+    return values.take(int_array(kept, pa.int64())), rows[kept]
+
+
+def rows_of_records(
+    records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]
+) -> DispatchRows:
+    """What dispatch needs, read from records in the log (checked before)."""
+    segments = records.property_segments()
+    topics, topic_of = _codes(records.topics())
+    queue_ids = records.field(">i4", 12).astype(np.int64)
+    kinds = records.sys_flag & TRANSACTION_MASK
+    queues, queue_of = _queues(topics, topic_of, queue_ids)
+    queue_of[(kinds != 0) & (kinds != TRANSACTION_COMMIT)] = -1
+    store_timestamps = records.after_born_host(">i8", 56).astype(np.int64)
+    tags_codes = tags_codes_of(segments.column(PROPERTY_TAGS))
+    if SCHEDULE_TOPIC in topics:
+        scheduled = np.flatnonzero(topic_of == topics.index(SCHEDULE_TOPIC))
+        delays = segments.column(PROPERTY_DELAY).to_pylist()
+        for row in scheduled.tolist():
+            tags_codes[row] = deliver_time(delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row]))
+    return DispatchRows(
+        phy_offsets=records.positions + file_from_offset,
+        sizes=records.sizes,
+        tags_codes=tags_codes,
+        store_timestamps=store_timestamps,
+        queue_offsets=records.field(">i8", 20).astype(np.int64),
+        queues=queues,
+        queue_of=queue_of,
+        topics=topics,
+        topic_of=topic_of,
+        uniq_keys=segments.column(PROPERTY_UNIQ_KEY),
+        keys=segments.column(PROPERTY_KEYS),
+        indexed=kinds != TRANSACTION_ROLLBACK,
+    )
+
+
+def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:
+    """Tags code of a unit on the schedule topic: when the message is due (ms), or the tag's hash without a level."""
+    try:
+        level = int(delay or 0)
+    except ValueError:
+        return tags_code
+    if level <= 0:
+        return tags_code
+    return store_timestamp + delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
+
+
+def tags_codes_of(tags: pa.Array) -> Ints:
+    """Java hashes of a tag column, 0 for null."""
+    hashes, _ = string_hashes(tags)
+    return hashes.view(np.int32).astype(np.int64)
+
+
+def _codes(values: pa.Array) -> tuple[list[str], npt.NDArray[np.int32]]:
+    encoded = pc.dictionary_encode(values)
+    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(values), encoded.indices.offset * 4)
+    return encoded.dictionary.to_pylist(), codes
+
+
+def _queues(
+    topics: Sequence[str], topic_of: npt.NDArray[np.int32], queue_ids: Ints
+) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:
+    tagged = (topic_of.astype(np.int64) << 32) | queue_ids
+    different, queue_of = np.unique(tagged, return_inverse=True)
+    queues = [(topics[one >> 32], one & 0xFFFFFFFF) for one in different.tolist()]
+    return queues, queue_of.astype(np.int32)

@@ -1,0 +1,668 @@
+"""The writing store: open (lock, recover), put, read, close. The parts are elsewhere; this is where they meet.
+
+Threads: any number of callers; puts are serialised by the put lock, syncs are shared (`flush.GroupFlush`), dispatch
+follows the confirmed offset under the dispatch lock. One daemon thread flushes in the background.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.relocate import relocate
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.commit_log import CommitLog
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.confirm import ConfirmFile, read_confirm
+from rocketflow_store.dispatch import Dispatcher, DispatchRows, deliver_time
+from rocketflow_store.errors import (
+    MessageRejectedError,
+    NotAStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreFencedError,
+    StoreFullError,
+)
+from rocketflow_store.files import os_files
+from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.flush import GroupFlush, PeriodicFlush
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.format.message_id import encode_host, offset_msg_id
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.format.record import RecordFields, encode_record, record_size
+from rocketflow_store.index_service import IndexService
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.log_view import CommitLogView
+from rocketflow_store.mapped_file_queue import MappedFileQueue
+from rocketflow_store.message import (
+    SCHEDULE_TOPIC,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Message,
+    MessageExt,
+)
+from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.queue_offsets import QueueOffsets
+from rocketflow_store.queue_table import FileQueueTable
+from rocketflow_store.recovery import Recovery, RecoveryResult
+from rocketflow_store.results import AppendBatchResult, GetMessageResult, PutMessageResult
+from rocketflow_store.status import FlushDiskType, PutMessageStatus
+from rocketflow_store.store_meta import StoreMeta
+from rocketflow_store.store_queries import StoreQueries
+from rocketflow_store.topic_table import TopicTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.consume_queue import ConsumeQueue
+
+_FRONTIER_INTERVAL_S: Final = 10.0
+_FRONTIER_BYTES: Final = 512 << 20
+
+
+class MessageStore:
+    """A store directory open for writing; one at a time, on this machine and in this process."""
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
+        """Lock the directory, create or recover the store in it, and start. Use as a context manager.
+
+        File sizes of an existing store are taken from its files. Raises StoreLockedError, NotAStoreError,
+        StoreVersionError or StoreAccessError before anything is changed.
+        """
+        return cls(Path(path), config or StoreConfig())
+
+    def __init__(self, path: Path, config: StoreConfig) -> None:
+        started = time.monotonic()
+        self.path, self.paths = path, StorePaths(path)
+        check_directory(path, must_exist=False)
+        if path.is_dir() and not self.paths.looks_like_store() and _holds_other_things(path):
+            raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise os_files.access_error(path, error) from error
+        self._lock = DirectoryLock(self.paths.lock)
+        try:
+            self._open(config)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.recovery.seconds = time.monotonic() - started
+
+    def _open(self, config: StoreConfig) -> None:
+        paths = self.paths
+        self.config = config = config.fitted_to(paths)
+        self.meta = StoreMeta.load_or_create(paths, config)
+        for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
+            directory.mkdir(exist_ok=True)
+        self._files = MappedFileQueue(
+            paths.commit_log, config.mapped_file_size_commit_log, write=True, staging=paths.allocating
+        )
+        self._log = CommitLogView(self._files)
+        self._queues = FileQueueTable(
+            paths.consume_queue, config.mapped_file_size_consume_queue, self._log, write=True
+        )
+        self._queues.refresh()
+        self.index = IndexService(
+            paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True
+        )
+        self._dispatcher = Dispatcher(self._queues, self.index if config.message_index_enable else None)
+        self._checkpoint = self._read_checkpoint()
+        self._topics = TopicTable(paths, config.default_topic_queue_nums)
+        self._encoder = MessageEncoder(config)
+        self._put_lock = threading.RLock()
+        self._dispatch_lock = threading.RLock()
+        self._pending: deque[tuple[int, DispatchRows]] = deque()
+        self._closed = False
+        self._next_queue: dict[str, int] = {}
+        self._store_timestamp = 0
+        self.recovery = self._recover()
+        end = self.recovery.truncated_to
+        self._commit_log = CommitLog(self._files, end)
+        self._flush = GroupFlush(self._commit_log, self.path)
+        self._offsets = QueueOffsets(self._queues.end)
+        self._confirmed = end
+        self._mark_open()
+        self._confirm_file = ConfirmFile(paths, end, end)
+        self._frontier, self._frontier_at = end, time.monotonic()
+        self._queries = StoreQueries(self._log, self, self.index, config, lambda: self.max_phy_offset)
+        self._periodic = PeriodicFlush(self._flush_step, config.flush_interval_commit_log / 1000)
+
+    # -- opening and closing
+
+    def _read_checkpoint(self) -> CheckpointFields:
+        try:
+            return decode_checkpoint(self.paths.checkpoint.read_bytes())
+        except FileNotFoundError:
+            return CheckpointFields()
+
+    def _recover(self) -> RecoveryResult:
+        abort_found = self.paths.abort.exists()
+        recovery = Recovery(
+            self.paths,
+            self._files,
+            self._log,
+            self._queues,
+            self.config.delay_levels_ms,
+            check_crc=self.config.check_crc_on_recover,
+        )
+        confirmed = read_confirm(self.paths) if abort_found else None
+        start = self._log.min_phy_offset
+        if confirmed is not None:
+            start = max(start, confirmed.durable_offset)
+        elif not abort_found:
+            start = max(start, self._queues.max_unit_end())
+        end = recovery.find_end(start, foreign=abort_found and confirmed is None)
+        truncated_from, truncated_to = end.offset, end.offset
+        if abort_found:
+            truncated_from, truncated_to = recovery.cut(end)
+            recovery.cut_queues(end.offset)
+            self.index.recover(start)
+        elif end.offset > start or self._has_bytes_behind(end.offset):
+            truncated_from, truncated_to = recovery.cut(end)
+        dispatched = recovery.dispatch(start, end.offset, self._dispatcher)
+        if abort_found or dispatched:
+            self._queues.forget()
+            self._sync_everything()
+            self._queues.sync_directories()
+        self._store_timestamp = self._last_store_timestamp()
+        if end.offset > start or abort_found:
+            self._checkpoint.confirm_phy_offset = max(end.offset, 0)
+        return RecoveryResult(
+            abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined
+        )
+
+    def _has_bytes_behind(self, offset: int) -> bool:
+        last = self._files.find(offset)
+        if last is not None and last.written_end() > offset - last.file_from_offset:
+            return True
+        return any(one.file_from_offset >= offset and one.written_end() for one in self._files.files)
+
+    def _last_store_timestamp(self) -> int:
+        """Store time of the newest message of any queue: later ones must not fall behind it."""
+        newest = 0
+        for queue in self._queues.all():
+            end = self._queues.end(queue.topic, queue.queue_id)
+            if end > queue.first_unit:
+                newest = max(newest, int(self._log.store_timestamps(queue.units(end - 1, end))[0]))
+        return newest
+
+    def _mark_open(self) -> None:
+        """Leave the `abort` file that says: if you find me, the stop was not orderly."""
+        os_files.write_atomically(self.paths.abort, str(os.getpid()).encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Orderly stop: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
+        with self._put_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._periodic.stop()
+        clean = self._flush.fence is None
+        try:
+            if clean:
+                self._flush.flush_to(self._commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
+                self._dispatch_confirmed()
+                self._sync_everything()
+                self._queues.sync_directories()
+                self._write_checkpoint()
+        except StoreError:
+            clean = False
+            raise
+        finally:
+            self._confirm_file.close(remove=clean)
+            if clean:
+                os_files.remove_file(self.paths.abort)
+                os_files.sync_directory(self.path)
+            self._queues.close()
+            self.index.close()
+            self._files.close()
+            self._lock.release()
+
+    def _sync_everything(self) -> None:
+        for mapped in self._files.files[-2:]:
+            mapped.sync()
+        for queue in self._queues.all():
+            queue.sync()
+        self.index.sync()
+
+    def _write_checkpoint(self) -> None:
+        fields = self._checkpoint
+        fields.physic_msg_timestamp = fields.logics_msg_timestamp = self._store_timestamp
+        fields.index_msg_timestamp = max(fields.index_msg_timestamp, self.index.full_end_timestamp)
+        os_files.write_atomically(self.paths.checkpoint, fields.encode())
+
+    def _flush_step(self) -> None:
+        """What the background thread does: sync the log, now and then everything, and move the frontier."""
+        commit_log = self._commit_log
+        if commit_log.flushed_offset < commit_log.wrote_offset:
+            self._flush.flush_to(commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
+            self._dispatch_confirmed()
+        behind = self._confirmed - self._frontier
+        late = time.monotonic() - self._frontier_at > _FRONTIER_INTERVAL_S
+        if behind and (late or behind > _FRONTIER_BYTES):
+            self.flush()
+
+    def flush(self) -> None:
+        """Make everything durable: log, queues, index, checkpoint; recovery will begin behind it."""
+        self._check_open()
+        self._flush.flush_to(self._commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
+        with self._dispatch_lock:
+            self._dispatch_confirmed()
+            target = min(self._confirmed, self._commit_log.flushed_offset)
+            for queue in self._queues.all():
+                queue.sync()
+            self.index.sync()
+            self._write_checkpoint()
+            self._confirm_file.durable(target)
+            self._frontier, self._frontier_at = target, time.monotonic()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(self.path)
+
+    # -- putting
+
+    def put_message(self, message: Message) -> PutMessageResult:
+        """Store one message. A refusal is a status, not an exception, and nothing of it is stored."""
+        return self.put_messages([message])[0]
+
+    def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
+        """Store messages in order with one flush for all; each has its own outcome."""
+        self._check_open()
+        results = [self._put_one(message) for message in messages]
+        return self._acknowledge(results)
+
+    def put_record(self, fields: RecordFields) -> PutMessageResult:
+        """Store a record whose fields are given byte for byte (a replica, a restore, a test)."""
+        self._check_open()
+        with self._put_lock:
+            result = self._append_fields(fields, self._tick())
+        return self._acknowledge([result])[0]
+
+    def _acknowledge(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
+        """Wait for the flush that the mode promises, then let readers see the messages."""
+        if not any(result.stored for result in results):
+            return results
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            end = self._commit_log.wrote_offset
+            try:
+                in_time = self._flush.flush_to(end, self.config.sync_flush_timeout / 1000)
+            except StoreFencedError as error:
+                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, str(error)) for one in results]
+            if not in_time:
+                late = "the sync took longer than syncFlushTimeout; the message may be stored"
+                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, late) for one in results]
+        self._dispatch_confirmed()
+        return results
+
+    def _put_one(self, message: Message) -> PutMessageResult:
+        with self._put_lock:
+            try:
+                self._flush.check()
+                now_ms = self._tick()
+                queue_id = self._choose_queue(message)
+                fields = self._encoder.encode(message, queue_id, now_ms)
+                return self._append_fields(fields, now_ms)
+            except MessageRejectedError as error:
+                return _refused(message.topic, error.status, error.why)
+            except (StoreFencedError, StoreFullError) as error:
+                return _refused(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))
+
+    def _append_fields(self, fields: RecordFields, now_ms: int) -> PutMessageResult:
+        topic = fields.topic.decode()
+        kind = fields.sys_flag & TRANSACTION_MASK
+        queued = kind in (0, TRANSACTION_COMMIT)
+        queue_offset = self._offsets.next(topic, fields.queue_id) if queued else 0
+        property_crc = self.config.enabled_append_prop_crc
+        size = record_size(fields, property_crc)
+        if size > self.config.max_message_size + 65_536 or size + 8 > self.config.mapped_file_size_commit_log:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
+        phy_offset = self._commit_log.place_one(size)
+        record = encode_record(fields, phy_offset, queue_offset, now_ms, property_crc)
+        assert len(record) == size
+        self._commit_log.append(record, phy_offset)
+        if queued:
+            self._offsets.advance(topic, fields.queue_id)
+        rows = self._rows_of_one(fields, topic, phy_offset, size, queue_offset, now_ms, queued, kind)
+        self._commit_log.publish(phy_offset + size)
+        self._pending.append((phy_offset + size, rows))
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK,
+            topic,
+            fields.queue_id,
+            queue_offset,
+            phy_offset,
+            offset_msg_id(self.config.store_host, phy_offset),
+            now_ms,
+        )
+
+    def _rows_of_one(
+        self,
+        fields: RecordFields,
+        topic: str,
+        phy_offset: int,
+        size: int,
+        queue_offset: int,
+        now_ms: int,
+        queued: bool,
+        kind: int,
+    ) -> DispatchRows:
+        properties = decode_properties(fields.properties)
+        tags = properties.get("TAGS", "")
+        tags_code = string_hash(tags) if tags else 0
+        if topic == SCHEDULE_TOPIC:
+            tags_code = deliver_time(properties.get("DELAY"), now_ms, self.config.delay_levels_ms, tags_code)
+        return DispatchRows(
+            phy_offsets=np.array([phy_offset]),
+            sizes=np.array([size]),
+            tags_codes=np.array([tags_code]),
+            store_timestamps=np.array([now_ms]),
+            queue_offsets=np.array([queue_offset]),
+            queues=[(topic, fields.queue_id)],
+            queue_of=np.array([0 if queued else -1], np.int32),
+            topics=[topic],
+            topic_of=np.zeros(1, np.int32),
+            uniq_keys=_one_string(properties.get("UNIQ_KEY", "")),
+            keys=_one_string(properties.get("KEYS", "")),
+            indexed=None if kind != TRANSACTION_ROLLBACK else np.zeros(1, bool),
+        )
+
+    def _tick(self) -> int:
+        """The store time of the next record: now, but never less than that of the one before."""
+        self._store_timestamp = max(self._store_timestamp, self.config.clock.now_ms())
+        return self._store_timestamp
+
+    def _choose_queue(self, message: Message) -> int:
+        if message.queue_id is not None:
+            self._topics.ensure(message.topic, message.queue_id + 1)
+            return message.queue_id
+        queues = self._topics.queue_count(message.topic)
+        if message.sharding_key is not None:
+            return abs(string_hash(message.sharding_key)) % queues
+        chosen = self._next_queue.get(message.topic, 0) % queues
+        self._next_queue[message.topic] = chosen + 1
+        return chosen
+
+    def queue_count(self, topic: str) -> int:
+        """Write queues of a topic; a new topic is made with the default number."""
+        return self._topics.queue_count(topic)
+
+    def create_topic(self, topic: str, queues: int = 8) -> None:
+        """Make a topic with `queues` read and write queues, or raise the number of an existing one."""
+        self._topics.ensure(topic, queues)
+
+    # -- bulk
+
+    def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
+        """Append every row of an Arrow batch with the sink's columns, or none.
+
+        Rows without a `topic` column go to `topic`. A refused row raises MessageRejectedError with its number before
+        anything is written. With SYNC_FLUSH the rows are durable when this returns.
+        """
+        from rocketflow_store.columnar.encode import BatchEncoder
+
+        self._check_open()
+        encoder = BatchEncoder(self.config, self._topics.queue_count, default_topic=topic)
+        first, rows = -1, 0
+        with self._put_lock:
+            self._flush.check()
+            encoder.validate(batch)
+            begin = self._commit_log.wrote_offset
+            for chunk in encoder.encode(batch, now_ms=self._tick(), next_queue=self._next_queue):
+                phy_offset = self._append_chunks([chunk])
+                first = phy_offset if first < 0 else first
+                rows += len(chunk.sizes)
+                if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
+                    self._dispatch_confirmed()
+            end = self._commit_log.wrote_offset
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            self._flush.flush_to(end, self.config.sync_flush_timeout / 1000)
+            self._dispatch_confirmed()
+        return AppendBatchResult(rows, begin if first < 0 else first, end)
+
+    def append_commit(
+        self, envelope: Callable[[int, int], RecordFields], chunks: Sequence[EncodedChunk]
+    ) -> AppendBatchResult:
+        """Append an envelope and all rows of `chunks` behind it, sync, and only then let anyone see them.
+
+        `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
+        """
+        self._check_open()
+        with self._put_lock:
+            self._flush.check()
+            begin = self._commit_log.wrote_offset
+            self._append_chunks(list(chunks), envelope)
+            end = self._commit_log.wrote_offset
+            self._flush.flush_to(end, 24 * 3600.0)
+            self._dispatch_confirmed()
+        return AppendBatchResult(sum(len(chunk.sizes) for chunk in chunks), begin, end)
+
+    def _append_chunks(
+        self, chunks: list[EncodedChunk], envelope: Callable[[int, int], RecordFields] | None = None
+    ) -> int:
+        """Place, relocate, write and publish chunks as one; the physical offset of the first record."""
+        now_ms = self._tick()
+        pending: dict[tuple[str, int], int] = {}
+        rows_to_dispatch: list[tuple[int, DispatchRows]] = []
+        begin = self._commit_log.wrote_offset
+        offset, first = begin, -1
+        head: tuple[RecordFields, int, int] | None = None
+        try:
+            if envelope is not None:
+                size = record_size(envelope(0, 0), self.config.enabled_append_prop_crc)
+                phy_offset = self._commit_log.place_one(size)
+                head, offset = (envelope(0, 0), phy_offset, size), phy_offset + size
+                first = phy_offset
+            for chunk in chunks:
+                sizes = chunk.sizes.astype(np.int64)
+                phy_offsets, runs = self._commit_log.place(sizes, offset)
+                queues, queue_of = chunk.queues()
+                queue_offsets = self._offsets.assign(queues, queue_of, pending)
+                octets = chunk.writable()
+                starts = chunk.starts
+                relocate(
+                    octets,
+                    starts,
+                    sizes,
+                    phy_offsets,
+                    queue_offsets,
+                    now_ms,
+                    property_crc=self.config.enabled_append_prop_crc,
+                )
+                offset = self._commit_log.write_at(offset, memoryview(octets), starts, starts + sizes, runs)
+                first = int(phy_offsets[0]) if first < 0 and len(phy_offsets) else first
+                rows_to_dispatch.append(
+                    (offset, chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, now_ms))
+                )
+            if head is not None and envelope is not None:
+                _, phy_offset, size = head
+                fields = envelope(phy_offset, offset)
+                queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+                record = encode_record(
+                    fields, phy_offset, queue_offset, now_ms, self.config.enabled_append_prop_crc
+                )
+                assert len(record) == size
+                self._commit_log.append(record, phy_offset)
+                rows = self._rows_of_one(fields, COMMIT_TOPIC, phy_offset, size, queue_offset, now_ms, True, 0)
+                pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
+                rows_to_dispatch.insert(0, (offset, rows))
+        except BaseException:
+            self._commit_log.undo(begin)
+            raise
+        self._offsets.advance_all(pending)
+        self._commit_log.publish(offset)
+        self._pending.extend(rows_to_dispatch)
+        return first
+
+    # -- dispatch
+
+    @property
+    def confirm_offset(self) -> int:
+        """Up to where readers may see the log."""
+        return self._confirmed
+
+    def _dispatch_confirmed(self) -> None:
+        """Dispatch what the flush mode confirms, and publish how far readers may look."""
+        sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        with self._dispatch_lock:
+            limit = self._commit_log.flushed_offset if sync else self._commit_log.wrote_offset
+            ready: list[DispatchRows] = []
+            confirmed = self._confirmed
+            while self._pending and self._pending[0][0] <= limit:
+                end, rows = self._pending.popleft()
+                ready.append(rows)
+                confirmed = end
+            for rows in ready:
+                self._dispatcher.dispatch(rows)
+            if confirmed > self._confirmed:
+                self._confirmed = confirmed
+                self._confirm_file.confirm(confirmed)
+
+    # -- reading
+
+    @property
+    def min_phy_offset(self) -> int:
+        """First byte of the log that is still there."""
+        return self._log.min_phy_offset
+
+    @property
+    def max_phy_offset(self) -> int:
+        """Physical offset behind the last record."""
+        return self._commit_log.wrote_offset
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue."""
+        return sorted({topic for topic, _ in self._queues.keys()})
+
+    def queues(self, topic: str) -> list[int]:
+        """Queue ids of a topic."""
+        return [queue_id for name, queue_id in self._queues.keys() if name == topic]
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue's files."""
+        return self._queues.find(topic, queue_id)
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offsets that can be read."""
+        end = self._queues.end(topic, queue_id, self._confirmed)
+        return min(self._queues.low(topic, queue_id, end), end), end
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First queue offset that can be read."""
+        return self.bounds(topic, queue_id)[0]
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset behind the last message."""
+        return self.bounds(topic, queue_id)[1]
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
+    ) -> GetMessageResult:
+        """Up to `max_count` messages from `offset`, with RocketMQ's statuses and transfer limits."""
+        self._check_open()
+        return self._queries.get_message(topic, queue_id, offset, max_count, tags)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        max_batch_bytes: int = 2 << 20,
+        on_missing: str = "error",
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
+        self._check_open()
+        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+
+    def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+    ) -> list[MessageExt]:
+        """Messages of `topic` with `key`, through the index."""
+        self._check_open()
+        return self._queries.query_message(topic, key, max_count, begin, end)
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
+        """The message whose record begins at `phy_offset`."""
+        self._check_open()
+        return self._queries.look_message_by_offset(phy_offset)
+
+    def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """Queue offset by store time; boundary "lower" or "upper"."""
+        self._check_open()
+        return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
+
+
+def commit_record_fields(config: StoreConfig, body: bytes, properties: bytes, now_ms: int) -> RecordFields:
+    """The record of an envelope: a message of the commit topic from this store to itself."""
+    host = encode_host(config.store_host)
+    return RecordFields(
+        topic=COMMIT_TOPIC.encode(),
+        queue_id=COMMIT_QUEUE_ID,
+        body=body,
+        properties=properties,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=now_ms,
+        born_host=host,
+        store_host=host,
+    )
+
+
+def _refused(topic: str, status: PutMessageStatus, why: str) -> PutMessageResult:
+    return PutMessageResult(status, topic, -1, -1, -1, "", -1, why)
+
+
+def _with_status(result: PutMessageResult, status: PutMessageStatus, why: str) -> PutMessageResult:
+    if not result.stored:
+        return result
+    return PutMessageResult(
+        status,
+        result.topic,
+        result.queue_id,
+        result.queue_offset,
+        result.physical_offset,
+        result.msg_id,
+        result.store_timestamp,
+        why,
+    )
+
+
+def _one_string(text: str) -> Any:
+    import pyarrow
+
+    raw = text.encode("utf-8", "replace")
+    offsets: npt.NDArray[np.int32] = np.array([0, len(raw)], np.int32)
+    return pyarrow.Array.from_buffers(
+        pyarrow.string(), 1, [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(raw)]
+    )
+
+
+def _holds_other_things(path: Path) -> bool:
+    allowed = {"lock", "config", "consumequeue", "index", "rocketflow", "abort"}
+    return any(entry.name not in allowed for entry in path.iterdir())

@@ -1,0 +1,265 @@
+"""Bringing a store that stopped to a state that can be appended to, whatever stopped it.
+
+What is looked at:  after a clean stop only what lies behind the last queue unit; after an unclean stop of ours
+everything behind the durable frontier; after an unclean stop of another writer the whole log. Wall-clock times decide
+nothing.
+
+What is done:       the first bad record behind the last good one is a torn tail: cut, zeroed, synced. A sink commit
+whose rows do not reach its end is cut at its envelope. Every valid record looked at is dispatched again (its unit and
+index entries are a function of the record, so this changes nothing that is right). Queue units behind the end go.
+Bytes that are cut and still hold valid records are kept in `quarantine/` first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.consume_queue import pre_blank
+from rocketflow_store.dispatch import rows_of_records
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_end
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.dispatch import Dispatcher
+    from rocketflow_store.log_view import CommitLogView
+    from rocketflow_store.mapped_file import MappedFile
+    from rocketflow_store.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.queue_table import FileQueueTable
+
+
+@dataclass(slots=True)
+class Quarantined:
+    """A byte range of the log that holds no valid record but has valid ones behind it, or that was cut."""
+
+    file: str
+    offset: int
+    length: int
+    why: str
+
+
+@dataclass(slots=True)
+class RecoveryResult:
+    """What recovery found and did; offsets are physical."""
+
+    abort_found: bool
+    scanned_from: int
+    truncated_from: int
+    truncated_to: int
+    dispatched: int = 0
+    seconds: float = 0.0
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the valid log ends, and up to where bytes were seen that looked like records."""
+
+    offset: int
+    seen: int
+    why: str
+
+
+class Recovery:
+    """One recovery of one store."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        files: MappedFileQueue,
+        log: CommitLogView,
+        queues: FileQueueTable,
+        delay_levels_ms: Sequence[int],
+        *,
+        check_crc: bool,
+    ) -> None:
+        self._paths, self._files, self._log, self._queues = paths, files, log, queues
+        self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
+        self.quarantined: list[Quarantined] = []
+
+    def find_end(self, start: int, *, foreign: bool) -> LogEnd:
+        """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
+
+        With `foreign` (an unclean stop of a writer that kept no frontier) damage is told from a torn tail by evidence:
+        a queue unit behind it whose record is whole. Such damage is passed over and listed.
+        """
+        offset, why = start, "end of the log"
+        envelope_at = -1
+        while True:
+            for mapped, records in self._walk(offset):
+                fault = min(records.faults) if records.faults else records.count
+                envelope_at = self._envelope_in(records, fault, mapped, envelope_at)
+                if records.faults:
+                    offset = mapped.file_from_offset + int(records.positions[fault])
+                    why = records.faults[fault]
+                    break
+                offset = mapped.file_from_offset + int(records.positions[-1] + records.sizes[-1])
+            else:
+                offset = self._after_blank(offset)
+            following = self._whole_record_behind(offset) if foreign else None
+            if following is None:
+                break
+            self.quarantined.append(
+                Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
+            )
+            offset = following
+        if envelope_at >= 0:
+            return LogEnd(envelope_at, offset, "a sink commit whose rows do not reach its end")
+        return LogEnd(offset, offset, why)
+
+    def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
+        """Checked runs of records from `start` on, ending behind the first run with a fault."""
+        offset = start
+        while True:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return
+            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                records.check_own_offset(mapped.file_from_offset)
+                if self._check_crc and not records.faults:
+                    records.check_crc(records.bodies())
+                yield mapped, records
+                if records.faults:
+                    return
+            offset = mapped.file_from_offset + scan.end
+            if scan.stop is ScanStop.BLANK:
+                offset = mapped.end_offset
+            elif scan.stop is ScanStop.END:
+                return
+
+    def _after_blank(self, offset: int) -> int:
+        """The next file's begin where a blank record stands at `offset`."""
+        mapped = self._files.find(offset)
+        if mapped is None:
+            return offset
+        scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size, 1)
+        return mapped.end_offset if scan.stop is ScanStop.BLANK and len(scan.positions) == 0 else offset
+
+    def _envelope_in(self, records: RecordColumns, stop: int, mapped: MappedFile, open_at: int) -> int:
+        """Offset of the envelope whose rows are not all seen yet, -1 where none is open, after these records."""
+        if open_at >= 0:
+            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop else -1
+            if last < self._open_end:
+                return open_at
+            open_at = -1
+        width = len(COMMIT_TOPIC)
+        sizes = records.topic_ends[:stop] - records.topic_starts[:stop]
+        for row in np.flatnonzero(sizes == width).tolist():
+            at = int(records.topic_starts[row])
+            if records.octets[at : at + width].tobytes() != COMMIT_TOPIC.encode():
+                continue
+            phy_offset = mapped.file_from_offset + int(records.positions[row])
+            end = envelope_end(self._log.message_at(phy_offset))
+            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1])
+            if end is not None and end > last:
+                self._open_end = end
+                return phy_offset
+        return open_at
+
+    _open_end: int = -1
+
+    def _whole_record_behind(self, offset: int) -> int | None:
+        """The lowest physical offset behind `offset` to which a queue unit points and where its record is whole."""
+        best: int | None = None
+        for queue in self._queues.all():
+            start, end = queue.first_unit, queue.scan_end()
+            while start < end:  # first unit behind offset
+                middle = (start + end) // 2
+                unit = queue.units(middle, middle + 1)
+                if len(unit) and int(unit["phy_offset"][0]) <= offset:
+                    start = middle + 1
+                else:
+                    end = middle
+            units = queue.units(start, start + 1)
+            identity = QueueIdentity(queue.topic, queue.queue_id, "")
+            if not len(units) or pre_blank(units)[0] or not self._log.matches(units, start, identity)[0]:
+                continue
+            phy_offset = int(units["phy_offset"][0])
+            for _, mapped in self._log.by_file(units["phy_offset"].astype(np.int64)):
+                records = self._log.columns(mapped, units)
+                records.check_crc(records.bodies())
+                if not records.faults and (best is None or phy_offset < best):
+                    best = phy_offset
+        return best
+
+    def dispatch(self, start: int, end: int, dispatcher: Dispatcher) -> int:
+        """Dispatch every valid record of [start, end); how many there were."""
+        count, offset = 0, start
+        skip = {one.offset: one.offset + one.length for one in self.quarantined}
+        while offset < end:
+            offset = skip.get(offset, offset)
+            mapped = self._files.find(offset)
+            if mapped is None or offset >= end:
+                break
+            limit = min(end - mapped.file_from_offset, mapped.file_size)
+            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, limit)
+            behind = [one for one in skip if offset < one < mapped.file_from_offset + scan.end]
+            positions, sizes, at = scan.positions, scan.sizes, scan.end
+            if behind:
+                keep = positions < min(behind) - mapped.file_from_offset
+                positions, sizes, at = positions[keep], sizes[keep], min(behind) - mapped.file_from_offset
+            if len(positions):
+                records = RecordColumns(mapped.buffer, positions, sizes)
+                dispatcher.dispatch(rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms))
+                count += len(positions)
+            following = mapped.file_from_offset + at
+            if not behind and scan.stop is ScanStop.BLANK:
+                following = mapped.end_offset
+            elif following == offset and following not in skip:
+                break
+            offset = following
+        return count
+
+    def cut(self, end: LogEnd) -> tuple[int, int]:
+        """Drop everything at or behind the log's end; (from, to) of what was there, equal where nothing was."""
+        offset = end.offset
+        if end.seen > offset:
+            self._keep_evidence(offset, end.seen, end.why)
+        last = self._files.find(offset)
+        reached = offset
+        boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
+        for mapped in self._files.files:
+            if mapped.file_from_offset >= boundary:
+                reached = max(reached, mapped.file_from_offset + mapped.written_end())
+        if last is not None and last.file_from_offset != boundary:
+            reached = max(reached, last.file_from_offset + last.written_end())
+        self._files.drop_from(boundary)
+        if last is not None and last.file_from_offset < boundary and offset < last.end_offset:
+            last.zero_from(offset - last.file_from_offset)
+        return reached, offset
+
+    def cut_queues(self, end: int) -> None:
+        """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
+        for queue in self._queues.all():
+            self._queues.forget_queue(queue.topic, queue.queue_id)
+            stop = self._queues.end(queue.topic, queue.queue_id, end)
+            queue.truncate(stop)
+            self._queues.forget_queue(queue.topic, queue.queue_id)
+
+    def _keep_evidence(self, start: int, stop: int, why: str) -> None:
+        """Copy log bytes [start, stop) to the quarantine before they are cut."""
+        self._paths.quarantine.mkdir(exist_ok=True)
+        offset = start
+        while offset < stop:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return
+            length = min(stop, mapped.end_offset) - offset
+            data = mapped.buffer.slice(offset - mapped.file_from_offset, length)
+            path = self._paths.quarantine / f"{offset:020d}.cut"
+            os_files.write_atomically(path, data)
+            self.quarantined.append(Quarantined(self._file_name(offset), offset, length, f"cut: {why}; kept in {path}"))
+            offset += length
+
+    def _file_name(self, offset: int) -> str:
+        mapped = self._files.find(offset)
+        return str(mapped.path if mapped else self._files.directory)

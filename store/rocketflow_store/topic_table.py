@@ -1,0 +1,47 @@
+"""How many queues each topic has: `config/topics.json`, made on demand as a broker does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config_files import TopicsFile
+from rocketflow_store.message_encoder import check_topic
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StorePaths
+
+
+class TopicTable:
+    """Topics with their numbers of write queues."""
+
+    def __init__(self, paths: StorePaths, default_queues: int) -> None:
+        self._file = TopicsFile(paths.config)
+        self._default_queues = default_queues
+        self._counts: dict[str, int] = {}
+
+    def queue_count(self, topic: str) -> int:
+        """Write queues of `topic`; an unknown topic is made with the default number."""
+        count = self._counts.get(topic)
+        if count is None:
+            check_topic(topic)
+            known = self._file.get(topic)
+            count = known.write_queue_nums if known else self._create(topic, self._default_queues)
+            self._counts[topic] = count
+        return count
+
+    def ensure(self, topic: str, queues: int) -> None:
+        """Have at least `queues` queues for `topic`."""
+        if self._counts.get(topic, 0) >= queues:
+            return
+        check_topic(topic)
+        known = self._file.get(topic)
+        if known is None:
+            self._counts[topic] = self._create(topic, max(queues, 1))
+        elif known.write_queue_nums < queues:
+            self._counts[topic] = self._create(topic, queues)
+        else:
+            self._counts[topic] = known.write_queue_nums
+
+    def _create(self, topic: str, queues: int) -> int:
+        self._file.set_queue_nums(topic, queues)
+        return queues
