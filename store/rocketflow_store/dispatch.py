@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.columnar.hashing import index_hashes, string_hashes
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
+from rocketflow_store.java_compat import index_hash, string_hash
 from rocketflow_store.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
@@ -60,11 +60,74 @@ class DispatchRows:
     indexed: npt.NDArray[np.bool_] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DispatchRow:
+    """What dispatch needs of one record; `queue_id` is -1 where it gets no unit."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    uniq_key: str
+    keys: str
+    indexed: bool = True
+
+
+def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
+    """Single rows as columns."""
+    queues = sorted({(row.topic, row.queue_id) for row in rows})
+    topics = sorted({row.topic for row in rows})
+    queue_codes = {queue: -1 if queue[1] < 0 else code for code, queue in enumerate(queues)}
+    topic_codes = {topic: code for code, topic in enumerate(topics)}
+
+    def column(name: str) -> Ints:
+        return np.array([getattr(row, name) for row in rows], np.int64)
+
+    return DispatchRows(
+        phy_offsets=column("phy_offset"),
+        sizes=column("size"),
+        tags_codes=column("tags_code"),
+        store_timestamps=column("store_timestamp"),
+        queue_offsets=column("queue_offset"),
+        queues=queues,
+        queue_of=np.array([queue_codes[row.topic, row.queue_id] for row in rows], np.int32),
+        topics=topics,
+        topic_of=np.array([topic_codes[row.topic] for row in rows], np.int32),
+        uniq_keys=_strings([row.uniq_key for row in rows]),
+        keys=_strings([row.keys for row in rows]),
+        indexed=np.array([row.indexed for row in rows], bool),
+    )
+
+
+def _strings(values: Sequence[str]) -> pa.Array:
+    raw = [value.encode("utf-8", "replace") for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int32)
+    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
+
+
 class Dispatcher:
     """Writes units and index entries; `index` is None where indexing is switched off."""
 
     def __init__(self, queues: FileQueueTable, index: IndexService | None) -> None:
         self._queues, self._index = queues, index
+
+    def dispatch_one(self, row: DispatchRow) -> None:
+        """As `dispatch`, for a single record."""
+        if row.queue_id >= 0:
+            queue = self._queues.add(row.topic, row.queue_id)
+            queue.put_bytes(row.queue_offset, UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code))
+        index = self._index
+        if index is None or not row.indexed or row.phy_offset < index.end_phy_offset:
+            return
+        if row.uniq_key:
+            index.put_one(index_hash(row.topic, row.uniq_key), row.phy_offset, row.store_timestamp)
+        for key in row.keys.split(" "):
+            if key:
+                index.put_one(index_hash(row.topic, key), row.phy_offset, row.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""

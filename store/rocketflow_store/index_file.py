@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _GROW_ENTRIES: Final = 1 << 20
 _MAX_TIME_DIFF: Final = 0x7FFFFFFF
 _MIN_SORTED_BITS: Final = 32
+_SLOT_STRUCT: Final = struct.Struct(">i")
 
 
 @dataclass(slots=True)
@@ -168,6 +170,34 @@ class IndexFile:
         header.end_timestamp = int(store_timestamps[-1])
         self._write_header()
         return count
+
+    def put_one(self, key_hash: int, phy_offset: int, store_timestamp: int) -> None:
+        """Append one entry; there must be room."""
+        assert self._write
+        header = self.header
+        number = header.index_count
+        assert number < self.index_num
+        self._reserve(number + 1)
+        slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
+        (previous,) = _SLOT_STRUCT.unpack_from(self._map, slot_at)
+        if not 0 < previous <= number:
+            previous = 0
+        seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
+        ENTRY_STRUCT.pack_into(
+            self._map,
+            self._entries_at + ENTRY_SIZE * number,
+            key_hash,
+            phy_offset,
+            min(max(seconds, 0), _MAX_TIME_DIFF),
+            previous,
+        )
+        _SLOT_STRUCT.pack_into(self._map, slot_at, number)
+        if number <= 1:
+            header.begin_phy_offset, header.begin_timestamp = phy_offset, store_timestamp
+        header.hash_slot_count += previous == 0
+        header.index_count = number + 1
+        header.end_phy_offset, header.end_timestamp = phy_offset, store_timestamp
+        self._write_header()
 
     def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
         """Seconds since the file's begin; a file's first entry is measured against the value carried over."""

@@ -73,11 +73,9 @@ class IndexService:
 
     @property
     def end_phy_offset(self) -> int:
-        """Physical offset of the newest entry; -1 without entries."""
-        for newest in reversed(self.files):
-            if newest.header.index_count > 1:
-                return newest.header.end_phy_offset
-        return -1
+        """Physical offset of the newest entry (a new file carries that of the one before); -1 without files."""
+        newest = self._newest
+        return -1 if newest is None else newest.header.end_phy_offset
 
     def put(
         self,
@@ -88,11 +86,27 @@ class IndexService:
         """Append entries in order, rolling to new files as they fill up."""
         done = 0
         while done < len(key_hashes):
-            current = self.files[-1] if self._files else self._create(None)
-            if current.room == 0:
-                current.sync()
-                current = self._create(current)
-            done += current.put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
+            done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
+
+    def put_one(self, key_hash: int, phy_offset: int, store_timestamp: int) -> None:
+        """Append one entry."""
+        current = self._newest
+        if current is None or current.room == 0:
+            current = self._writable()
+        current.put_one(key_hash, phy_offset, store_timestamp)
+
+    def _writable(self) -> IndexFile:
+        """The newest file, or a new one where that is full (which is then synced)."""
+        current = self._newest
+        if current is not None and current.room == 0:
+            current.sync()
+        if current is None or current.room == 0:
+            current = self._create(current)
+        return current
+
+    @property
+    def _newest(self) -> IndexFile | None:
+        return next(reversed(self._files.values()), None)
 
     def _create(self, previous: IndexFile | None) -> IndexFile:
         moment = self._clock.now_ms()

@@ -74,8 +74,8 @@ class MessageEncoder:
         self._store_host = encode_host(config.store_host)
         self._delay_levels = len(config.delay_levels_ms)
 
-    def encode(self, message: Message, queue_id: int, now_ms: int) -> RecordFields:
-        """The record's fields; MessageRejectedError where the message cannot be stored."""
+    def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
+        """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
         check_topic(message.topic)
         if message.body is None:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "the body is null")
@@ -103,7 +103,7 @@ class MessageEncoder:
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
                 f"properties of {len(raw) + reserved} bytes, at most {MAX_PROPERTIES_SIZE} are allowed",
             )
-        return RecordFields(
+        fields = RecordFields(
             topic=topic.encode(),
             queue_id=queue_id,
             body=message.body,
@@ -116,6 +116,7 @@ class MessageEncoder:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
+        return fields, properties
 
     def _properties(self, message: Message) -> dict[str, str]:
         properties = {

@@ -61,6 +61,7 @@ class UniqKeyGenerator:
         self._pid = os.getpid()
         self._prefix = (self._ip + struct.pack(">H", self._pid & 0xFFFF) + os.urandom(4)).hex().upper()
         self._last_tick = 0
+        self._month_start, self._month_checked_until = 0, 0.0
 
     def reserve(self, count: int) -> tuple[str, int]:
         """(prefix of 20 or 44 hex digits, first tick) for `count` ids; id k is prefix + f"{first + k:012X}".
@@ -71,9 +72,11 @@ class UniqKeyGenerator:
             if self._pid != os.getpid():
                 self._reseed()
             now = time.time()
-            month = time.gmtime(now)
-            start = calendar.timegm((month.tm_year, month.tm_mon, 1, 0, 0, 0))
-            tick = max(int((now - start) * 1000) << 16, self._last_tick)
+            if now >= self._month_checked_until:
+                month = time.gmtime(now)
+                self._month_start = calendar.timegm((month.tm_year, month.tm_mon, 1, 0, 0, 0))
+                self._month_checked_until = now + 1
+            tick = max(int((now - self._month_start) * 1000) << 16, self._last_tick)
             self._last_tick = tick + count
             return self._prefix, tick
 
