@@ -88,7 +88,7 @@ class MessageEncoder:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
         if not -(1 << 31) <= message.flag < 1 << 31:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"flag {message.flag} is not an int32")
-        properties = self._properties(message)
+        properties = self.own_properties(message)
         topic, queue_id = self._schedule(message, properties, queue_id, now_ms)
         if PROPERTY_UNIQ_KEY not in properties:
             properties[PROPERTY_UNIQ_KEY] = UNIQ_KEYS.next()
@@ -118,7 +118,9 @@ class MessageEncoder:
         )
         return fields, properties
 
-    def _properties(self, message: Message) -> dict[str, str]:
+    @staticmethod
+    def own_properties(message: Message) -> dict[str, str]:
+        """What the message itself says, in the order it is stored (without UNIQ_KEY and what scheduling adds)."""
         properties = {
             name: value
             for name, value in message.properties.items()

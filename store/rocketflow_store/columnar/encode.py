@@ -1,0 +1,771 @@
+"""Rows of the sink's columns -> CommitLog records, a chunk at a time, byte for byte what the scalar encoder writes.
+
+A chunk is encoded without its place: `relocate` patches offsets and store time later. Properties stand in the order
+that `format.properties` names. Everything that could be refused is refused by `BatchEncoder.validate`, before the
+first byte is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from isal.isal_zlib import crc32
+
+from rocketflow_store.columnar.gather import constant_string
+from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columns import SINK_COLUMNS
+from rocketflow_store.dispatch import DispatchRows
+from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
+from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.message import (
+    BORN_HOST_V6_FLAG,
+    PROPERTY_CRC32,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_UNIQ_KEY,
+    SCHEDULE_TOPIC,
+    STORE_HOST_V6_FLAG,
+    TIMER_TOPIC,
+    TRANSIENT_PROPERTY_PREFIX,
+    Message,
+)
+from rocketflow_store.message_encoder import MessageEncoder, check_topic, timer_out_ms
+from rocketflow_store.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.config import StoreConfig
+
+    Ints = npt.NDArray[np.int64]
+
+_CHUNK_ROWS: Final = 2048
+_CHUNK_BYTES: Final = 2 << 20
+_PROPERTIES_ROOM: Final = 512
+"""Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
+_OWN_NAMES: Final = frozenset(
+    name.encode()
+    for name in (
+        PROPERTY_KEYS,
+        PROPERTY_TAGS,
+        PROPERTY_SHARDING_KEY,
+        PROPERTY_DELAY,
+        PROPERTY_TIMER_DELIVER_MS,
+        "TIMER_OUT_MS",
+        "REAL_TOPIC",
+        "REAL_QID",
+        PROPERTY_UNIQ_KEY,
+        PROPERTY_CRC32,
+    )
+)
+
+
+@dataclass(slots=True)
+class EncodedChunk:
+    """Encoded records without a place: record i is `data[starts[i] : starts[i] + sizes[i]]`.
+
+    `topics[topic_codes[i]]` is the topic it is stored under, `delay_levels` are > 0 on the schedule topic. `row_hashes`
+    (uint64, or None when not asked for) depend on what the row says alone.
+    """
+
+    data: pa.Buffer
+    starts: Ints
+    sizes: Ints
+    topics: list[str]
+    topic_codes: npt.NDArray[np.int32]
+    queue_ids: npt.NDArray[np.int32]
+    tags_codes: Ints
+    keys: pa.Array
+    uniq_keys: pa.Array
+    delay_levels: npt.NDArray[np.int32] | None = None
+    delay_levels_ms: Sequence[int] = ()
+    row_hashes: npt.NDArray[np.uint64] | None = None
+
+    def writable(self) -> npt.NDArray[np.uint8]:
+        """The bytes, to be patched."""
+        if self.data.is_mutable:
+            return np.asarray(memoryview(self.data)).view(np.uint8)
+        return np.frombuffer(self.data, np.uint8).copy()
+
+    def queues(self) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:
+        """Different (topic, queue id) pairs and each row's index among them."""
+        if len(self.topics) == 1 and len(self.queue_ids) and int(self.queue_ids.max()) < _CHUNK_ROWS:
+            present = np.flatnonzero(np.bincount(self.queue_ids))
+            lookup = np.zeros(int(present[-1]) + 1, np.int32)
+            lookup[present] = np.arange(len(present))
+            return [(self.topics[0], one) for one in present.tolist()], lookup[self.queue_ids]
+        tagged = (self.topic_codes.astype(np.int64) << 32) | self.queue_ids
+        different, queue_of = np.unique(tagged, return_inverse=True)
+        queues = [(self.topics[one >> 32], one & 0xFFFFFFFF) for one in different.tolist()]
+        return queues, queue_of.astype(np.int32)
+
+    def dispatch_rows(
+        self,
+        phy_offsets: Ints,
+        queue_offsets: Ints,
+        queues: Sequence[tuple[str, int]],
+        queue_of: npt.NDArray[np.int32],
+        store_timestamp_ms: int,
+    ) -> DispatchRows:
+        """What dispatch needs once the records have their place."""
+        tags_codes = self.tags_codes
+        if self.delay_levels is not None:
+            delayed = np.flatnonzero(self.delay_levels > 0)
+            tags_codes = tags_codes.copy()
+            tags_codes[delayed] = (
+                store_timestamp_ms + np.array(self.delay_levels_ms, np.int64)[self.delay_levels[delayed] - 1]
+            )
+        return DispatchRows(
+            phy_offsets=phy_offsets,
+            sizes=self.sizes,
+            tags_codes=tags_codes,
+            store_timestamps=np.full(len(self.sizes), store_timestamp_ms, np.int64),
+            queue_offsets=queue_offsets,
+            queues=queues,
+            queue_of=queue_of,
+            topics=self.topics,
+            topic_of=self.topic_codes,
+            uniq_keys=self.uniq_keys,
+            keys=self.keys,
+        )
+
+
+class BatchEncoder:
+    """Encodes Arrow batches under one configuration.
+
+    `queue_count(topic)` tells how many queues a topic has; `default_topic` is for rows (or batches) without one.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        queue_count: Callable[[str], int],
+        default_topic: str | None = None,
+        *,
+        row_hashes: bool = False,
+    ) -> None:
+        self._config, self._queue_count, self._default_topic = config, queue_count, default_topic
+        self._row_hashes = row_hashes
+        self._scalar = MessageEncoder(config)
+        self._store_host = encode_host(config.store_host)
+        if default_topic is not None:
+            check_topic(default_topic)
+
+    # -- checks
+
+    def validate(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Refuse a batch with an unknown column, or with a row that the store cannot keep (the first such row)."""
+        for name in batch.schema.names:
+            if name not in SINK_COLUMNS:
+                raise UnknownColumnError(name, SINK_COLUMNS)
+        if "body" not in batch.schema.names:
+            raise UnknownColumnError("(no body)", SINK_COLUMNS)
+        first = 0
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            self._validate_part(part, first)
+            first += part.num_rows
+
+    def _validate_part(self, batch: pa.RecordBatch, first: int) -> None:
+        columns = _Columns(batch, self._default_topic)
+        config = self._config
+        bodies = columns.bodies
+        if bodies.null_count:
+            raise _rejected("the body is null", first + _first(bodies.is_null()))
+        sizes = _lengths(bodies)
+        if len(sizes) and int(sizes.max()) > config.max_message_size:
+            row = int(np.flatnonzero(sizes > config.max_message_size)[0])
+            raise _rejected(
+                f"body of {int(sizes[row])} bytes, maxMessageSize is {config.max_message_size}", first + row
+            )
+        topics = columns.topics()
+        if topics.null_count or (self._default_topic is None and columns.topic is None and len(bodies)):
+            row = _first(topics.is_null()) if topics.null_count else 0
+            raise _rejected("no topic: give a column or the option `topic`", first + row)
+        for topic in pc.unique(topics).to_pylist():
+            try:
+                check_topic(topic)
+            except MessageRejectedError as error:
+                row = int(np.flatnonzero(np.array([one == topic for one in topics.to_pylist()]))[0])
+                raise MessageRejectedError(error.status, error.why, first + row) from error
+        if columns.queue_id is not None:
+            ids = columns.queue_id
+            negative = np.flatnonzero(np.asarray(ids.fill_null(0)) < 0)
+            if len(negative):
+                raise _rejected("queueId is negative", first + int(negative[0]))
+        room = np.full(len(bodies), _PROPERTIES_ROOM, np.int64) + columns.text_sizes()
+        suspicious = room > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE
+        suspicious |= columns.rows_with_separators() | columns.rows_with_far_delivery(config)
+        for row in np.flatnonzero(suspicious).tolist():
+            try:
+                self._scalar.encode(columns.message(row), 0, config.clock.now_ms())
+            except MessageRejectedError as error:
+                raise MessageRejectedError(error.status, error.why, first + row) from error
+
+    # -- bytes
+
+    def encode(
+        self, batch: pa.RecordBatch | pa.Table, now_ms: int, next_queue: dict[str, int]
+    ) -> Iterator[EncodedChunk]:
+        """Chunks of a validated batch, in row order. Rows without a queue take turns; `next_queue` goes on by topic."""
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            columns = _Columns(part, self._default_topic)
+            start = 0
+            ends = np.cumsum(_lengths(columns.bodies))
+            while start < part.num_rows:
+                before = int(ends[start - 1]) if start else 0
+                stop = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
+                stop = min(max(stop, start + 1), start + _CHUNK_ROWS)
+                yield self._chunk(_Columns(part.slice(start, stop - start), self._default_topic), now_ms, next_queue)
+                start = stop
+
+    def _chunk(self, columns: _Columns, now_ms: int, next_queue: dict[str, int]) -> EncodedChunk:
+        count = len(columns.bodies)
+        topics, codes = columns.topic_codes()
+        queue_ids = self._queue_ids(columns, topics, codes, next_queue)
+        own, scheduling, topics, codes, queue_ids, levels = self._properties(columns, topics, codes, queue_ids, now_ms)
+        uniq_keys, uniq_segment = columns.uniq_keys_of(count)
+        properties = _join(own, *scheduling, uniq_segment)
+        bodies = columns.bodies
+        raw_bodies = bodies.to_pylist()
+        crcs = np.fromiter(map(crc32, raw_bodies), np.int64, count) & 0x7FFFFFFF
+        reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
+        body_sizes, property_sizes = _lengths(bodies), _lengths(properties) + reserved
+        topic_parts = [_topic_part(topic) for topic in topics]
+        topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[codes]
+        head_size = 68 + 2 * len(self._store_host) + 4
+        sizes = head_size + body_sizes + topic_sizes + 2 + property_sizes
+        head = self._heads(columns, now_ms, sizes, crcs, queue_ids, body_sizes, topics, codes)
+        topic_column = _constant_or_taken(topic_parts, codes)
+        lengths = _fixed_width(property_sizes.astype(">i2").view(np.uint8).reshape(count, 2))
+        pieces = [head, bodies, topic_column, lengths, properties]
+        if reserved:
+            pieces.append(_fixed_width(np.zeros((count, reserved), np.uint8)))
+        records = _join(*pieces)
+        ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
+        hashes = None
+        if self._row_hashes:
+            hashes = _row_hashes(columns, crcs, own)
+        return EncodedChunk(
+            data=records.buffers()[2],
+            starts=ends[:-1],
+            sizes=sizes,
+            topics=topics,
+            topic_codes=codes,
+            queue_ids=queue_ids,
+            tags_codes=columns.tags_codes(),
+            keys=columns.effective_keys(),
+            uniq_keys=uniq_keys,
+            delay_levels=levels,
+            delay_levels_ms=self._config.delay_levels_ms,
+            row_hashes=hashes,
+        )
+
+    def _heads(
+        self,
+        columns: _Columns,
+        now_ms: int,
+        sizes: Ints,
+        crcs: Ints,
+        queue_ids: npt.NDArray[np.int32],
+        body_sizes: Ints,
+        topics: list[str],
+        codes: npt.NDArray[np.int32],
+    ) -> pa.Array:
+        """Everything before the body, as fixed-width rows."""
+        host = self._store_host
+        width = len(host)
+        layout = np.dtype(
+            [
+                ("total_size", ">i4"),
+                ("magic_code", ">i4"),
+                ("body_crc", ">i4"),
+                ("queue_id", ">i4"),
+                ("flag", ">i4"),
+                ("queue_offset", ">i8"),
+                ("phy_offset", ">i8"),
+                ("sys_flag", ">i4"),
+                ("born_timestamp", ">i8"),
+                ("born_host", f"V{width}"),
+                ("store_timestamp", ">i8"),
+                ("store_host", f"V{width}"),
+                ("reconsume_times", ">i4"),
+                ("prepared_transaction_offset", ">i8"),
+                ("body_size", ">i4"),
+            ]
+        )
+        heads = np.zeros(len(sizes), layout)
+        heads["total_size"] = sizes
+        magic = np.array([MAGIC_V1 if len(t.encode()) <= MAX_V1_TOPIC_SIZE else MAGIC_V2 for t in topics], np.int64)
+        heads["magic_code"] = magic[codes]
+        heads["body_crc"] = crcs
+        heads["queue_id"] = queue_ids
+        heads["flag"] = columns.flags()
+        heads["sys_flag"] = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG if width == 20 else 0
+        heads["born_timestamp"] = columns.born_timestamps(now_ms)
+        heads["born_host"] = heads["store_host"] = np.void(host)
+        heads["body_size"] = body_sizes
+        return _fixed_width(heads.view(np.uint8).reshape(len(sizes), layout.itemsize))
+
+    def _queue_ids(
+        self, columns: _Columns, topics: list[str], codes: npt.NDArray[np.int32], next_queue: dict[str, int]
+    ) -> npt.NDArray[np.int32]:
+        count = len(codes)
+        counts = np.array([self._queue_count(topic) for topic in topics], np.int64)
+        queue_ids = np.full(count, -1, np.int64)
+        if columns.queue_id is not None:
+            queue_ids = np.asarray(columns.queue_id.fill_null(-1)).astype(np.int64)
+        if columns.sharding_key is not None:
+            open_rows = (queue_ids < 0) & np.asarray(columns.sharding_key.is_valid())
+            hashes, _ = string_hashes(columns.sharding_key)
+            sharded = np.abs(hashes.view(np.int32).astype(np.int64)) % counts[codes]
+            queue_ids = np.where(open_rows, sharded, queue_ids)
+        for code, topic in enumerate(topics):
+            rows = np.flatnonzero((queue_ids < 0) & (codes == code))
+            if len(rows):
+                first = next_queue.get(topic, 0)
+                queue_ids[rows] = (first + np.arange(len(rows))) % counts[code]
+                next_queue[topic] = int((first + len(rows)) % counts[code])
+        return queue_ids.astype(np.int32)
+
+    def _properties(
+        self,
+        columns: _Columns,
+        topics: list[str],
+        codes: npt.NDArray[np.int32],
+        queue_ids: npt.NDArray[np.int32],
+        now_ms: int,
+    ) -> tuple[Any, list[Any], list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
+        """(row's own properties, what scheduling adds, topics and queues the rows are stored under, delay levels)."""
+        own = columns.own_properties()
+        levels = columns.delay_levels(len(self._config.delay_levels_ms))
+        due = columns.deliver_timestamps()
+        if levels is None and due is None:
+            return own, [], topics, codes, queue_ids, None
+        count = len(codes)
+        delayed = levels > 0 if levels is not None else np.zeros(count, bool)
+        timed = (due > now_ms) & ~delayed if due is not None else np.zeros(count, bool)
+        moved = delayed | timed
+        segments: list[bytes] = []
+        for row in range(count):
+            if not moved[row]:
+                segments.append(b"")
+                continue
+            text = f"REAL_TOPIC\x01{topics[codes[row]]}\x02REAL_QID\x01{queue_ids[row]}\x02"
+            if timed[row] and due is not None:
+                text += f"TIMER_OUT_MS\x01{timer_out_ms(int(due[row]), self._config.timer_precision_ms)}\x02"
+            segments.append(text.encode())
+        stored = [*topics, SCHEDULE_TOPIC, TIMER_TOPIC]
+        codes, queue_ids = codes.copy(), queue_ids.copy()
+        codes[delayed], codes[timed] = len(topics), len(topics) + 1
+        if levels is not None:
+            queue_ids[delayed] = levels[delayed] - 1
+        queue_ids[timed] = 0
+        return own, [_binary(segments)], stored, codes, queue_ids, np.where(delayed, levels, 0).astype(np.int32)
+
+
+class _Columns:
+    """The sink's columns of one batch, each brought to one type."""
+
+    def __init__(self, batch: pa.RecordBatch, default_topic: str | None) -> None:
+        self._batch, self._default_topic = batch, default_topic
+        self.bodies = _as_binary(batch.column("body"))
+        self.topic = self._text("topic")
+        self.tags = self._text("tags")
+        self.keys = self._keys()
+        self.sharding_key = self._text("shardingKey")
+        self.queue_id = self._get("queueId", pa.int32())
+        self.properties = self._get("properties", None)
+        self._scalar_rows: dict[int, dict[str, str]] | None = None
+
+    def _get(self, name: str, kind: pa.DataType | None) -> pa.Array | None:
+        if name not in self._batch.schema.names:
+            return None
+        column = self._batch.column(name)
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        return column if kind is None or column.type == kind else column.cast(kind)
+
+    def _text(self, name: str) -> pa.Array | None:
+        return self._get(name, pa.string())
+
+    def _keys(self) -> pa.Array | None:
+        column = self._get("keys", None)
+        if column is None:
+            return None
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            return pc.binary_join(column.cast(pa.list_(pa.string())), _text_scalar(" ")).cast(pa.string())
+        return column.cast(pa.string())
+
+    def topics(self) -> pa.Array:
+        """The topic of every row, null where neither column nor default names one."""
+        count = len(self.bodies)
+        if self.topic is None:
+            if self._default_topic is None:
+                return pa.nulls(count, pa.string())
+            return constant_string(self._default_topic, count)
+        if self._default_topic is not None and self.topic.null_count:
+            return self.topic.fill_null(self._default_topic)
+        return self.topic
+
+    def topic_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Different topics and each row's index among them."""
+        if self.topic is None:
+            assert self._default_topic is not None
+            return [self._default_topic], np.zeros(len(self.bodies), np.int32)
+        encoded = pc.dictionary_encode(self.topics())
+        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32)
+
+    def flags(self) -> Any:
+        column = self._get("flag", pa.int32())
+        return 0 if column is None else np.asarray(column.fill_null(0))
+
+    def born_timestamps(self, now_ms: int) -> Any:
+        column = self._milliseconds("bornTimestamp")
+        if column is None:
+            return now_ms
+        return np.asarray(column.fill_null(now_ms))
+
+    def _milliseconds(self, name: str) -> pa.Array | None:
+        column = self._get(name, None)
+        if column is None:
+            return None
+        if pa.types.is_timestamp(column.type):
+            per_ms = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}[column.type.unit]
+            values = column.cast(pa.int64())
+            if per_ms == 1:
+                return values
+            if per_ms < 1:
+                return pc.multiply(values, 1000)
+            return pc.floor(pc.divide(values.cast(pa.float64()), float(per_ms))).cast(pa.int64())
+        return column.cast(pa.int64())
+
+    def delay_levels(self, most: int) -> npt.NDArray[np.int32] | None:
+        column = self._get("delayTimeLevel", pa.int32())
+        if column is None:
+            return None
+        levels = np.asarray(column.fill_null(0))
+        return np.clip(levels, 0, most).astype(np.int32) if (levels > 0).any() else None
+
+    def deliver_timestamps(self) -> Ints | None:
+        column = self._milliseconds("deliverTimestamp")
+        if column is None or column.null_count == len(column):
+            return None
+        return np.asarray(column.fill_null(0)).astype(np.int64)
+
+    # -- properties
+
+    def own_properties(self) -> pa.Array:
+        """Everything that a row itself says, encoded: its map, KEYS, TAGS, sharding key, delay or delivery time."""
+        collisions = self._rows_of_own_names()
+        segments = self._map_segments()
+        delays, due = self._get("delayTimeLevel", pa.int32()), self._milliseconds("deliverTimestamp")
+        if self.keys is not None:
+            segments += _named(PROPERTY_KEYS, _empty_to_null(self.keys))
+        if self.tags is not None:
+            segments += _named(PROPERTY_TAGS, _empty_to_null(self.tags))
+        if self.sharding_key is not None:
+            segments += _named(PROPERTY_SHARDING_KEY, self.sharding_key)
+        if delays is not None:
+            positive = pc.if_else(pc.greater(delays, 0), delays, None).cast(pa.string())
+            segments += _named(PROPERTY_DELAY, positive)
+        if due is not None:
+            text = due.cast(pa.string())
+            if delays is not None:
+                text = pc.if_else(pc.greater(delays.fill_null(0), 0), None, text)
+            segments += _named(PROPERTY_TIMER_DELIVER_MS, text)
+        joined = _join(*segments) if segments else _binary([b""] * len(self.bodies))
+        if len(collisions) == 0:
+            return joined
+        values = joined.to_pylist()
+        for row in collisions.tolist():
+            values[row] = self._scalar_properties(row)
+        return _binary(values)
+
+    def _scalar_properties(self, row: int) -> bytes:
+        """A row whose map holds names of the store's own: encoded as the scalar path does."""
+        from rocketflow_store.format.properties import encode_properties
+
+        properties = MessageEncoder.own_properties(self.message(row))
+        properties.pop(PROPERTY_UNIQ_KEY, None)
+        return encode_properties(properties)
+
+    def _map_segments(self) -> list[pa.Array]:
+        if self.properties is None or len(self.bodies) == 0:
+            return []
+        column = self.properties
+        offsets, names, values = self._map_parts()
+        if values.null_count:
+            pairs = _join_skipping_nulls(names, values)
+        else:
+            pairs = pc.binary_join_element_wise(names, values, _EQUALS)
+        closed = pc.binary_join_element_wise(pairs, _EMPTY, _CLOSE) if values.null_count == 0 else pairs
+        ends = np.frombuffer(closed.buffers()[1], np.int32, len(closed) + 1, closed.offset * 4)
+        row_ends = np.ascontiguousarray(ends[offsets])
+        data = closed.buffers()[2] or pa.py_buffer(b"")
+        if column.null_count:
+            valid = np.asarray(column.is_valid())
+            lengths = np.where(valid, np.diff(row_ends), 0)
+            if int(lengths.sum()) != int(row_ends[-1] - row_ends[0]):
+                raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "a null map with entries")
+        return [pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(row_ends), data])]
+
+    def _rows_of_own_names(self) -> npt.NDArray[np.intp]:
+        """Rows whose map uses a name that the store writes itself (or strips)."""
+        if self.properties is None or len(self.bodies) == 0:
+            return np.zeros(0, np.intp)
+        offsets, names, _ = self._map_parts()
+        prefix = TRANSIENT_PROPERTY_PREFIX.encode()
+        own = [name for name in pc.unique(names).to_pylist() if name in _OWN_NAMES or name.startswith(prefix)]
+        if not own:
+            return np.zeros(0, np.intp)
+        mask = np.array([name in own for name in names.to_pylist()])
+        return np.unique(np.searchsorted(offsets[1:], np.flatnonzero(mask), side="right"))
+
+    def _map_parts(self) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
+        """(offsets from 0, names, values) of the map column's entries, as binary arrays."""
+        column = self.properties
+        assert column is not None
+        offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        entries = [child.slice(first, count).cast(pa.binary()) for child in (column.keys, column.items)]
+        return offsets - first, entries[0], entries[1]
+
+    def _own_property(self, name: str) -> dict[int, str]:
+        """Values of a property of the store's own that rows bring in their maps."""
+        if self._scalar_rows is None:
+            rows = self._rows_of_own_names().tolist()
+            self._scalar_rows = {row: MessageEncoder.own_properties(self.message(row)) for row in rows}
+        return {row: found[name] for row, found in self._scalar_rows.items() if name in found}
+
+    def effective_keys(self) -> pa.Array:
+        """KEYS of every row as it will be stored."""
+        return self._with_own(self.keys, PROPERTY_KEYS)
+
+    def tags_codes(self) -> Ints:
+        """Java hash of TAGS as it will be stored, 0 without."""
+        hashes, _ = string_hashes(self._with_own(self.tags, PROPERTY_TAGS))
+        return hashes.view(np.int32).astype(np.int64)
+
+    def _with_own(self, column: pa.Array | None, name: str) -> pa.Array:
+        own = self._own_property(name)
+        if column is None:
+            if not own:
+                return pa.nulls(len(self.bodies), pa.string())
+            column = pa.nulls(len(self.bodies), pa.string())
+        if not own:
+            return column
+        values = column.to_pylist()
+        for row, value in own.items():
+            values[row] = value
+        return pa.array(values, type=pa.string())
+
+    def uniq_keys_of(self, count: int) -> tuple[pa.Array, pa.Array]:
+        """(UNIQ_KEY of every row, the property segments to append): new ones, except where a row brings its own."""
+        prefix, tick = UNIQ_KEYS.reserve(count)
+        width = len(prefix) + 12
+        name = f"{PROPERTY_UNIQ_KEY}\x01".encode()
+        rows = np.empty((count, len(name) + width + 1), np.uint8)
+        rows[:, : len(name)] = np.frombuffer(name, np.uint8)
+        rows[:, len(name) : len(name) + len(prefix)] = np.frombuffer(prefix.encode(), np.uint8)
+        ticks = (tick + np.arange(count, dtype=np.int64)).astype(">i8").view(np.uint8).reshape(count, 8)[:, 2:]
+        rows[:, len(name) + len(prefix) : -1] = _HEX_DIGITS[ticks].view(np.uint8).reshape(count, 12)
+        rows[:, -1] = 2
+        segments = _fixed_width(rows)
+        keys = _fixed_width(np.ascontiguousarray(rows[:, len(name) : -1])).cast(pa.string())
+        own = self._own_property(PROPERTY_UNIQ_KEY)
+        if own:
+            segment_values, key_values = segments.to_pylist(), keys.to_pylist()
+            for row, value in own.items():
+                segment_values[row] = f"{PROPERTY_UNIQ_KEY}\x01{value}\x02".encode()
+                key_values[row] = value
+            segments, keys = _binary(segment_values), pa.array(key_values, type=pa.string())
+        return keys, segments
+
+    # -- checks
+
+    def text_sizes(self) -> Ints:
+        """Bytes of every row's own property values and names."""
+        total = np.zeros(len(self.bodies), np.int64)
+        for column in (self.keys, self.tags, self.sharding_key, self.topic):
+            if column is not None:
+                total += _lengths(column)
+        if self.properties is not None and len(self.bodies):
+            offsets, names, values = self._map_parts()
+            total += np.diff(np.append(0, np.cumsum(_lengths(names) + _lengths(values) + 2))[offsets])
+        return total
+
+    def rows_with_separators(self) -> npt.NDArray[np.bool_]:
+        """Rows in which a text holds 0x01 or 0x02 (or where a map says so for some row: then all of its rows)."""
+        found = np.zeros(len(self.bodies), bool)
+        for column in (self.keys, self.tags, self.sharding_key):
+            if column is not None and _has_separator(column):
+                found |= np.array([one is not None and ("\x01" in one or "\x02" in one) for one in column.to_pylist()])
+        if self.properties is not None and len(self.bodies):
+            _, names, values = self._map_parts()
+            if _has_separator(names) or _has_separator(values):
+                found |= True
+        return found
+
+    def rows_with_far_delivery(self, config: StoreConfig) -> npt.NDArray[np.bool_]:
+        """Rows due later than a timer may be set."""
+        due = self.deliver_timestamps()
+        if due is None:
+            return np.zeros(len(self.bodies), bool)
+        far: npt.NDArray[np.bool_] = due > config.clock.now_ms() + config.timer_max_delay_sec * 1000
+        return far
+
+    def message(self, row: int) -> Message:
+        """One row as a Message."""
+
+        def value(name: str) -> Any:
+            return self._batch.column(name)[row].as_py() if name in self._batch.schema.names else None
+
+        properties = value("properties")
+        due = self._milliseconds("deliverTimestamp")
+        return Message(
+            topic=self.topics()[row].as_py(),
+            body=self.bodies[row].as_py(),
+            tags=value("tags"),
+            keys=(self.keys[row].as_py() or "") if self.keys is not None else "",
+            properties=dict(properties) if properties else {},
+            sharding_key=value("shardingKey"),
+            flag=value("flag") or 0,
+            delay_time_level=value("delayTimeLevel") or 0,
+            deliver_timestamp=None if due is None else due[row].as_py(),
+        )
+
+
+_HEX_DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), "<u2")
+
+
+def _binary(values: list[bytes]) -> pa.Array:
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
+
+
+_SCALARS: Final = _binary([b"", b"\x01", b"\x02"])
+_EMPTY, _EQUALS, _CLOSE = _SCALARS
+
+
+def _text_scalar(text: str) -> Any:
+    return _binary([text.encode()]).cast(pa.string())[0]
+
+
+def _join(*pieces: Any) -> pa.Array:
+    """The pieces of each row one behind another; a null piece counts as empty."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return pc.binary_join_element_wise(*pieces, _EMPTY, null_handling="skip")
+
+
+def _join_skipping_nulls(names: pa.Array, values: pa.Array) -> pa.Array:
+    """`name 0x01 value 0x02` by pair, nothing where the value is null."""
+    joined = pc.binary_join_element_wise(names, values, _EQUALS)
+    closed = pc.binary_join_element_wise(joined, _EMPTY, _CLOSE)
+    return pc.if_else(values.is_valid(), closed, _EMPTY)
+
+
+def _named(name: str, values: pa.Array) -> list[Any]:
+    """Pieces that join to `name 0x01 value 0x02`, or to nothing where the value is null."""
+    head = _binary([f"{name}\x01".encode()])[0]
+    values = values.cast(pa.binary())
+    if values.null_count == 0:
+        return [head, values, _CLOSE]
+    return [pc.binary_join_element_wise(head, values, _CLOSE, _EMPTY)]
+
+
+def _empty_to_null(column: pa.Array) -> pa.Array:
+    lengths = _lengths(column)
+    if len(lengths) == 0 or int(lengths.min()) > 0:
+        return column
+    valid = np.asarray(column.is_valid()) & (lengths > 0)
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if column.offset:
+        column = pa.concat_arrays([column])
+    return pa.Array.from_buffers(column.type, len(column), [bitmap, *column.buffers()[1:]])
+
+
+def _as_binary(column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def _lengths(column: pa.Array) -> Ints:
+    """Bytes of each value of a string or binary array (0 for null)."""
+    if len(column) == 0:
+        return np.zeros(0, np.int64)
+    if column.type not in (pa.binary(), pa.string()):
+        column = column.cast(pa.binary())
+    offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+    return np.diff(offsets).astype(np.int64)
+
+
+def _fixed_width(rows: npt.NDArray[np.uint8]) -> pa.Array:
+    """An (n, width) byte matrix as a binary array."""
+    count, width = rows.shape
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)[: count + 1]
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+
+
+def _topic_part(topic: str) -> bytes:
+    raw = topic.encode()
+    return len(raw).to_bytes(1 if len(raw) <= MAX_V1_TOPIC_SIZE else 2, "big") + raw
+
+
+def _constant_or_taken(parts: list[bytes], codes: npt.NDArray[np.int32]) -> Any:
+    if len(parts) == 1:
+        return _binary(parts)[0]
+    indices = pa.Array.from_buffers(pa.int32(), len(codes), [None, pa.py_buffer(np.ascontiguousarray(codes))])
+    return _binary(parts).take(indices)
+
+
+def _has_separator(column: pa.Array) -> bool:
+    data = column.cast(pa.binary()).buffers()[2]
+    if data is None:
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    return bool(((octets == 1) | (octets == 2)).any())
+
+
+def _first(mask: pa.Array) -> int:
+    return int(np.flatnonzero(np.asarray(mask))[0])
+
+
+def _rejected(why: str, row: int) -> MessageRejectedError:
+    return MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
+
+
+def _row_hashes(columns: _Columns, body_crcs: Ints, own: pa.Array) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of what each row says: body, own properties, topic, flag, queue and time if given."""
+    count = len(body_crcs)
+    property_crcs = np.fromiter(map(crc32, own.to_pylist()), np.uint64, count)
+    topics, codes = columns.topic_codes()
+    topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[codes]
+    with np.errstate(over="ignore"):
+        state = body_crcs.astype(np.uint64) | (property_crcs << np.uint64(32))
+        for part in (topic_hashes, _lengths(columns.bodies), columns.flags(), columns.born_timestamps(0)):
+            state = _mix(state ^ np.asarray(part).astype(np.uint64))
+        if columns.queue_id is not None:
+            state = _mix(state ^ np.asarray(columns.queue_id.fill_null(-1)).astype(np.uint64))
+    return state
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
