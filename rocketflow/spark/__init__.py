@@ -1,0 +1,23 @@
+"""RocketMQ stores as Spark sources and sinks: `format("rocketflow")`.
+
+    from rocketflow.spark import register
+    register(spark)
+
+Where the wheel is installed, Spark finds the format without the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("rocketflow")` known to `spark`."""
+    from rocketflow.spark.source import RocketFlowDataSource
+
+    spark.dataSource.register(RocketFlowDataSource)

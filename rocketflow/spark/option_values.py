@@ -1,0 +1,177 @@
+"""Options as Spark hands them over: strings under case-insensitive names, turned into values or into errors.
+
+Shared by the source and the sink. An error names the option, the value and what is allowed; an unknown option names
+the nearest one that exists.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from rocketflow_store.errors import StoreError
+
+SPARK_OPTIONS: Final = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "serialization.format",
+        "provider",
+        "owner",
+        "mergeschema",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+    }
+)
+"""Options that Spark itself puts next to those of a data source (lower case)."""
+
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", re.ASCII)
+_MS_OF_UNIT: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
+_SIZE: Final = re.compile(r"\s*(\d+)\s*(b|k|kb|m|mb|g|gb|t|tb)?\s*", re.ASCII | re.IGNORECASE)
+_BYTES_OF_UNIT: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_MAX_LONG: Final = (1 << 63) - 1
+
+
+class OptionError(StoreError, ValueError):
+    """An option is unknown, missing, or has a value that cannot be used; `option` is its name."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OptionError, (self.option, str(self))
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name` (case does not count), None where none is similar."""
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None
+
+
+def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
+    """The error for an option that does not exist."""
+    names = sorted(known)
+    nearest = nearest_name(name, names)
+    hint = f"did you mean {nearest}?" if nearest else f"known options are {', '.join(names)}"
+    return OptionError(name, f"unknown option {name!r}: {hint}")
+
+
+def bad_value_error(option: str, value: object, allowed: str) -> OptionError:
+    """The error for a value that an option does not take."""
+    return OptionError(option, f"option {option}={value!r}: allowed is {allowed}")
+
+
+class OptionValues(Mapping[str, str]):
+    """A case-insensitive, read-only view of a data source's options with parsers by type.
+
+    Every parser returns `default` where the option was not given and raises OptionError for a value it cannot use.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        for name, value in options.items():
+            self._values[name.lower()] = str(value)
+            self._names[name.lower()] = name
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
+    def check_known(self, known: Iterable[str]) -> None:
+        """OptionError for the first option that is neither among `known` nor one of Spark's own."""
+        names = list(known)
+        allowed = {name.lower() for name in names} | SPARK_OPTIONS
+        for lower in self._values:
+            if lower not in allowed and not lower.startswith("option."):
+                raise unknown_option_error(self._names[lower], names)
+
+    def text(self, option: str, default: str | None = None) -> str | None:
+        """A string without surrounding blanks; an empty one is refused."""
+        if option not in self:
+            return default
+        value = self[option].strip()
+        if not value:
+            raise bad_value_error(option, self[option], "a value that is not empty")
+        return value
+
+    def choice(self, option: str, allowed: Iterable[str], default: str) -> str:
+        """One of `allowed`, whatever its case, in the spelling of `allowed`."""
+        if option not in self:
+            return default
+        names = list(allowed)
+        for name in names:
+            if name.lower() == self[option].strip().lower():
+                return name
+        raise bad_value_error(option, self[option], " or ".join(names))
+
+    def flag(self, option: str, default: bool) -> bool:
+        """true or false."""
+        return self.choice(option, ("true", "false"), "true" if default else "false") == "true"
+
+    def integer(
+        self, option: str, default: int | None = None, minimum: int = 1, maximum: int = _MAX_LONG
+    ) -> int | None:
+        """A whole number within [minimum, maximum]."""
+        if option not in self:
+            return default
+        text = self[option].strip()
+        if not re.fullmatch(r"[+-]?\d{1,19}", text, re.ASCII) or not minimum <= int(text) <= maximum:
+            top = f" and at most {maximum}" if maximum < _MAX_LONG else ""
+            raise bad_value_error(option, self[option], f"a whole number of at least {minimum}{top}")
+        return int(text)
+
+    def duration_ms(self, option: str, default: int | None = None) -> int | None:
+        """A duration such as 500ms, 30s, 15m, 2h, in ms; a number alone counts ms."""
+        if option not in self:
+            return default
+        found = _DURATION.fullmatch(self[option].lower())
+        if found is None or len(found[1]) > 15:
+            raise bad_value_error(option, self[option], "a duration such as 500ms, 30s, 15m or 2h")
+        return int(found[1]) * _MS_OF_UNIT[found[2]]
+
+    def size_bytes(self, option: str, default: int | None = None) -> int | None:
+        """A number of bytes of at least 1, such as 1048576, 64k, 10m, 1g."""
+        if option not in self:
+            return default
+        found = _SIZE.fullmatch(self[option])
+        size = 0
+        if found is not None and len(found[1]) <= 15:
+            size = int(found[1]) * _BYTES_OF_UNIT[(found[2] or "b")[0].lower()]
+        if size < 1:
+            raise bad_value_error(option, self[option], "a number of bytes of at least 1, such as 1048576, 64k, 10m")
+        return size
+
+    def json_object(self, option: str, allowed: str) -> dict[str, Any] | None:
+        """A JSON object; `allowed` says in the error what it should look like."""
+        if option not in self:
+            return None
+        try:
+            value = json.loads(self[option], object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise bad_value_error(option, self[option], allowed)
+        return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
