@@ -228,10 +228,8 @@ class Recovery:
         reached = offset
         boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
         for mapped in self._files.files:
-            if mapped.file_from_offset >= boundary:
-                reached = max(reached, mapped.file_from_offset + mapped.written_end())
-        if last is not None and last.file_from_offset != boundary:
-            reached = max(reached, last.file_from_offset + last.written_end())
+            if mapped.end_offset > offset and (written_end := mapped.written_end()):
+                reached = max(reached, mapped.file_from_offset + written_end)
         self._files.drop_from(boundary)
         if last is not None and last.file_from_offset < boundary and offset < last.end_offset:
             last.zero_from(offset - last.file_from_offset)
