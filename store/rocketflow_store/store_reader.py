@@ -7,6 +7,7 @@ commit that is not whole yet, is not there.
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -233,6 +234,16 @@ class StoreReader:
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
         """The message whose record begins at `phy_offset`."""
         return self._queries.look_message_by_offset(phy_offset)
+
+    def record_checksum(self, phy_offset: int, size: int) -> int | None:
+        """CRC-32 of the whole record of `size` bytes at `phy_offset`, None where no such record is there."""
+        self._files.refresh()
+        if self._log.record_size_at(phy_offset) != size:
+            return None
+        mapped = self._files.find(phy_offset)
+        assert mapped is not None
+        start = phy_offset - mapped.file_from_offset
+        return zlib.crc32(memoryview(mapped.buffer)[start : start + size])
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Queue offset by store time; boundary "lower" or "upper"."""
