@@ -32,6 +32,7 @@ class CommitEnvelope:
     digest: str
     begin_offset: int = 0
     end_offset: int = 0
+    query_id: str = ""
 
     def encode(self) -> bytes:
         """The body of the envelope's record."""
@@ -39,6 +40,7 @@ class CommitEnvelope:
             {
                 "version": ENVELOPE_VERSION,
                 "sinkId": self.sink_id,
+                "queryId": self.query_id,
                 "batchId": self.batch_id,
                 "runId": self.run_id,
                 "runSeq": self.run_seq,
@@ -66,6 +68,7 @@ def decode_envelope(body: bytes) -> CommitEnvelope | None:
             digest=fields["digest"],
             begin_offset=int(fields["beginOffset"]),
             end_offset=int(fields["endOffset"]),
+            query_id=fields["queryId"],
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -616,6 +616,10 @@ class MessageStore:
         self._check_open()
         return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
 
+    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
+        """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
+        return self._queries.units(topic, queue_id, start, end)
+
     def query_message(
         self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
     ) -> list[MessageExt]:

@@ -1,0 +1,298 @@
+"""Exactly-once commits: one envelope and its rows in the log, keyed by (sink id, batch id).
+
+The log alone decides. The last envelope of a sink is found by walking the commit topic's ConsumeQueue backwards over
+tag hashes; the run registry in `rocketflow/staging/SINK/runs` only tells which run of a query is the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import quote
+
+import numpy as np
+
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
+from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.format.message_id import UNIQ_KEYS
+from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.staged_part import StagedPart, batch_directory, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.message_store import MessageStore
+
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
+_SCAN_UNITS: Final = 1 << 16
+_STALE_AFTER_S: Final = 24 * 3600.0
+
+
+class SinkCommitError(StoreError):
+    """A batch may not be committed."""
+
+
+class ReplayMismatchError(SinkCommitError):
+    """A batch id that is committed already came again with other rows."""
+
+
+class CheckpointWentBackError(SinkCommitError):
+    """A batch older than the last committed one came: the checkpoint is not the one that wrote the log."""
+
+
+class SupersededRunError(SinkCommitError):
+    """A newer run of the same query has started; this one may not commit any more."""
+
+
+class CommitStatus(enum.Enum):
+    """What a commit did."""
+
+    COMMITTED = "committed"
+    REPLAYED = "replayed"
+    """The batch was in the log already; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """One batch to commit. `query_id` tells whose batch ids these are; it equals `sink_id` unless the user chose one."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    run_id: str
+    run_seq: int
+    parts: Sequence[StagedPart]
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Sum of all row hashes: the same however the rows were partitioned."""
+        return f"{sum(part.digest for part in self.parts) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """Outcome of a commit: rows now (or already) in the log under this batch id, and where they end."""
+
+    status: CommitStatus
+    rows: int
+    begin_offset: int
+    end_offset: int
+
+
+class CommitLogReads(Protocol):
+    """What the look-up needs of a store or a reader."""
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+
+    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+
+
+def check_sink_id(sink_id: str) -> str:
+    """Refuse an id that cannot be a tag and a key."""
+    if not _SINK_ID.match(sink_id):
+        raise StoreConfigError("sinkId", sink_id, "must be 1 to 120 of letters, digits and _.:@-")
+    return sink_id
+
+
+def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
+    """The newest envelope of a sink in the log, None where it never committed."""
+    low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+    code = string_hash(sink_id)
+    while high > low:
+        start = max(low, high - _SCAN_UNITS)
+        units = store.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, start, high)
+        for row in np.flatnonzero(units["tags_code"] == code)[::-1].tolist():
+            message = store.look_message_by_offset(int(units["phy_offset"][row]))
+            envelope = decode_envelope(message.body) if message is not None else None
+            if envelope is not None and envelope.sink_id == sink_id:
+                return envelope
+        high = start
+    return None
+
+
+def commit_batch(store: MessageStore, batch: SinkBatch, *, replay_mismatch: str = "error") -> CommitResult:
+    """Bring a batch into the log once: all rows or none, in the order of its parts, visible at one instant.
+
+    The same batch again changes nothing; other rows under a committed batch id raise ReplayMismatchError (with
+    replay_mismatch="skip" they are left out where the number of rows agrees).
+    """
+    check_sink_id(batch.sink_id)
+    last = last_commit(store, batch.sink_id)
+    newest = newest_run(store.paths.staging, batch.sink_id)
+    if last is not None:
+        _check_fence(batch, max(newest, last.run_seq) if last.run_id != batch.run_id else newest)
+        replayed = _replayed(batch, last, replay_mismatch)
+        if replayed is not None:
+            sweep(store.paths.staging, batch.sink_id, batch.batch_id)
+            return replayed
+    else:
+        _check_fence(batch, newest)
+    if batch.rows == 0:
+        return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
+    for topic in sorted({topic for part in batch.parts for topic in part.topics}):
+        store.queue_count(topic)
+    chunks = [chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms)]
+    uniq_key = UNIQ_KEYS.next()
+    properties = encode_properties({"KEYS": batch.sink_id, "TAGS": batch.sink_id, "UNIQ_KEY": uniq_key})
+
+    def envelope(begin_offset: int, end_offset: int) -> RecordFields:
+        from rocketflow_store.message_store import commit_record_fields
+
+        body = CommitEnvelope(
+            batch.sink_id,
+            batch.batch_id,
+            batch.run_id,
+            batch.run_seq,
+            batch.rows,
+            batch.digest,
+            begin_offset,
+            end_offset,
+            batch.query_id,
+        ).encode()
+        return commit_record_fields(store.config, body, properties, 0)
+
+    result = store.append_commit(envelope, chunks)
+    sweep(store.paths.staging, batch.sink_id, batch.batch_id)
+    return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
+
+
+def _check_fence(batch: SinkBatch, newest: int) -> None:
+    if batch.run_seq < newest:
+        raise SupersededRunError(
+            f"sink {batch.sink_id}: run {batch.run_seq} ({batch.run_id}) was superseded by run {newest}; "
+            "only the newest run of a query may commit"
+        )
+
+
+def _replayed(batch: SinkBatch, last: CommitEnvelope, replay_mismatch: str) -> CommitResult | None:
+    if last.query_id != batch.query_id:
+        raise CheckpointWentBackError(
+            f"sink {batch.sink_id} belongs to query {last.query_id}, whose last batch was {last.batch_id}; query "
+            f"{batch.query_id} (a new checkpoint?) must use another sinkId, or the old checkpoint"
+        )
+    if batch.batch_id > last.batch_id:
+        return None
+    if batch.batch_id < last.batch_id:
+        raise CheckpointWentBackError(
+            f"sink {batch.sink_id}: batch {batch.batch_id} came after batch {last.batch_id} was committed; "
+            "the checkpoint went back, restore the right one or choose a new sinkId"
+        )
+    same = (batch.rows, batch.digest) == (last.rows, last.digest)
+    if not same and not (replay_mismatch == "skip" and batch.rows == last.rows):
+        raise ReplayMismatchError(
+            f"sink {batch.sink_id}: batch {batch.batch_id} is committed with {last.rows} rows (digest {last.digest}) "
+            f"and came again with {batch.rows} rows (digest {batch.digest}); if the query is not deterministic, "
+            "set replayMismatch=skip (only for equal row counts)"
+        )
+    return CommitResult(CommitStatus.REPLAYED, last.rows, last.begin_offset, last.end_offset)
+
+
+# -- runs
+
+
+def _runs_directory(staging: Path, sink_id: str) -> Path:
+    return staging / quote(sink_id, safe="") / "runs"
+
+
+def newest_run(staging: Path, sink_id: str) -> int:
+    """Sequence number of the newest registered run, 0 where none is."""
+    return max(_runs(_runs_directory(staging, sink_id)).values(), default=0)
+
+
+def _runs(directory: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(directory):
+            number, _, run_id = name.partition("-")
+            if number.isdigit() and run_id:
+                found[run_id] = int(number)
+    return found
+
+
+def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int:
+    """The sequence number of a run, registered now if it was not: greater than all before and than `at_least`.
+
+    Any number of tasks of one run may call this at once; they get the same number.
+    """
+    directory = _runs_directory(staging, sink_id)
+    directory.mkdir(parents=True, exist_ok=True)
+    name = quote(run_id, safe="")
+    while True:
+        runs = _runs(directory)
+        if name in runs:
+            return runs[name]
+        number = max([at_least, *runs.values()]) + 1
+        claim = directory / f"claim-{number:012d}"
+        try:
+            fd = os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            _give_way(claim, directory, number)
+            continue
+        os.close(fd)
+        (directory / f"{number:012d}-{name}").touch()
+        return number
+
+
+def _give_way(claim: Path, directory: Path, number: int) -> None:
+    """Another task claimed this number: let it finish, and take over a claim whose task died."""
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        if number in _runs(directory).values():
+            return
+        time.sleep(0.005)
+    with contextlib.suppress(OSError):
+        (directory / f"{number:012d}-abandoned").touch(exist_ok=True)
+        claim.touch()
+
+
+# -- leftovers
+
+
+def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
+    """Delete what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
+    home = staging / quote(sink_id, safe="")
+    for entry in _entries(home):
+        if entry.name.isdigit() and int(entry.name) <= batch_id:
+            shutil.rmtree(entry, ignore_errors=True)
+    now = time.time()
+    for sink in _entries(staging):
+        for entry in _entries(sink):
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and now - entry.stat().st_mtime > _STALE_AFTER_S:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:
+    """Drop the parts of a batch that will not be committed by this attempt; never touches the log.
+
+    A commit that became durable has its rows in the log: it does not need them either.
+    """
+    for part in parts:
+        part.discard()
+    with contextlib.suppress(OSError):
+        batch_directory(staging, sink_id, batch_id).rmdir()
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
