@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 
 _FRONTIER_INTERVAL_S: Final = 10.0
 _FRONTIER_BYTES: Final = 512 << 20
+_COMMIT_TIMEOUT_S: Final = 24 * 3600.0
 _GATHER_FROM: Final = 24
 """From this many single rows on, columns are quicker than a loop."""
 
@@ -415,6 +416,11 @@ class MessageStore:
         """Write queues of a topic; a new topic is made with the default number."""
         return self._topics.queue_count(topic)
 
+    def ensure_topic(self, topic: str, queues: int | None = None) -> None:
+        """Make the topic, with `queues` queues (or the default number), where it does not exist."""
+        if not self._topics.exists(topic):
+            self._topics.ensure(topic, queues or self.config.default_topic_queue_nums)
+
     def create_topic(self, topic: str, queues: int = 8) -> None:
         """Make a topic with `queues` read and write queues, or raise the number of an existing one."""
         self._topics.ensure(topic, queues)
@@ -451,7 +457,7 @@ class MessageStore:
     def append_commit(
         self, envelope: Callable[[int, int], RecordFields], chunks: Sequence[EncodedChunk]
     ) -> AppendBatchResult:
-        """Append an envelope and all rows of `chunks` behind it, sync, and only then let anyone see them.
+        """Append an envelope and all rows of `chunks` behind it, sync (SYNC_FLUSH), and only then let anyone see them.
 
         `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
         """
@@ -461,7 +467,8 @@ class MessageStore:
             begin = self._commit_log.wrote_offset
             self._append_chunks(list(chunks), envelope)
             end = self._commit_log.wrote_offset
-            self._flush.flush_to(end, 24 * 3600.0)
+            if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+                self._flush.flush_to(end, _COMMIT_TIMEOUT_S)
             self._dispatch_confirmed()
         return AppendBatchResult(sum(len(chunk.sizes) for chunk in chunks), begin, end)
 

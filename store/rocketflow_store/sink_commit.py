@@ -128,11 +128,13 @@ def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
     return None
 
 
-def commit_batch(store: MessageStore, batch: SinkBatch, *, replay_mismatch: str = "error") -> CommitResult:
+def commit_batch(
+    store: MessageStore, batch: SinkBatch, *, queues: int | None = None, replay_mismatch: str = "error"
+) -> CommitResult:
     """Bring a batch into the log once: all rows or none, in the order of its parts, visible at one instant.
 
     The same batch again changes nothing; other rows under a committed batch id raise ReplayMismatchError (with
-    replay_mismatch="skip" they are left out where the number of rows agrees).
+    replay_mismatch="skip" they are left out where the number of rows agrees). New topics get `queues` queues.
     """
     check_sink_id(batch.sink_id)
     last = last_commit(store, batch.sink_id)
@@ -148,7 +150,7 @@ def commit_batch(store: MessageStore, batch: SinkBatch, *, replay_mismatch: str 
     if batch.rows == 0:
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
     for topic in sorted({topic for part in batch.parts for topic in part.topics}):
-        store.queue_count(topic)
+        store.ensure_topic(topic, queues)
     chunks = [chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms)]
     uniq_key = UNIQ_KEYS.next()
     properties = encode_properties({"KEYS": batch.sink_id, "TAGS": batch.sink_id, "UNIQ_KEY": uniq_key})
@@ -210,6 +212,11 @@ def _replayed(batch: SinkBatch, last: CommitEnvelope, replay_mismatch: str) -> C
 
 def _runs_directory(staging: Path, sink_id: str) -> Path:
     return staging / quote(sink_id, safe="") / "runs"
+
+
+def registered_run(staging: Path, sink_id: str, run_id: str) -> int | None:
+    """Sequence number of a run, None where it is not registered."""
+    return _runs(_runs_directory(staging, sink_id)).get(quote(run_id, safe=""))
 
 
 def newest_run(staging: Path, sink_id: str) -> int:

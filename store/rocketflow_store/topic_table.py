@@ -29,6 +29,10 @@ class TopicTable:
             self._counts[topic] = count
         return count
 
+    def exists(self, topic: str) -> bool:
+        """Whether the topic is known."""
+        return topic in self._counts or self._file.get(topic) is not None
+
     def ensure(self, topic: str, queues: int) -> None:
         """Have at least `queues` queues for `topic`."""
         if self._counts.get(topic, 0) >= queues:

@@ -1,0 +1,53 @@
+"""Where a batch is committed: today the store itself, opened for the time of one commit.
+
+The lock of the store decides who writes; a commit waits for it as long as `lockTimeout` says.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rocketflow_store.config import StoreConfig
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.message_store import MessageStore
+from rocketflow_store.sink_commit import commit_batch
+
+if TYPE_CHECKING:
+    from rocketflow.spark.sink_options import SinkOptions
+    from rocketflow_store.sink_commit import CommitResult, SinkBatch
+
+_RETRY_S: Final = 0.02
+
+
+class AppendPort(Protocol):
+    """Commits batches of a sink."""
+
+    def commit(self, batch: SinkBatch) -> CommitResult:
+        """Bring the batch into the log once; returning means that it is there."""
+        ...
+
+
+class DirectAppendPort:
+    """Takes the store's lock, commits, lets go."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def commit(self, batch: SinkBatch) -> CommitResult:
+        """As `AppendPort.commit`; StoreLockedError where another writer keeps the store for too long."""
+        options = self._options
+        with self._open() as store:
+            return commit_batch(store, batch, queues=options.queues, replay_mismatch=options.replay_mismatch)
+
+    def _open(self) -> MessageStore:
+        options = self._options
+        deadline = time.monotonic() + options.lock_timeout_ms / 1000
+        config = StoreConfig(flush_disk_type=options.flush_disk_type)
+        while True:
+            try:
+                return MessageStore.open(options.path, config)
+            except StoreLockedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)

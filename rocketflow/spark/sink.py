@@ -1,0 +1,227 @@
+"""The sink: tasks encode and stage, one commit on the driver puts a batch into the log exactly once.
+
+A batch is known by (sink id, batch id). Tasks learn the query's id, batch and run from their task context and send
+them in the commit message: the commit runs in a fresh process that knows nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from rocketflow.spark.append_port import DirectAppendPort
+from rocketflow.spark.sink_options import SinkOptions
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.config_files import TopicsFile
+from rocketflow_store.errors import MessageRejectedError, StoreError
+from rocketflow_store.sink_commit import (
+    CommitStatus,
+    SinkBatch,
+    abort_batch,
+    last_commit,
+    register_run,
+    registered_run,
+)
+from rocketflow_store.staged_part import StagedPart, batch_directory, stage
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+
+_LOG = logging.getLogger("rocketflow.sink")
+
+
+@dataclass(frozen=True)
+class StagedCommit(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    run_id: str
+    run_seq: int
+    partition_id: int
+    part: StagedPart
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """Which batch of which run a task works on."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    run_id: str
+
+
+def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """The writer of a streaming query (append mode only)."""
+    parsed = SinkOptions.parse(options)
+    if overwrite:
+        raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
+    parsed.check_schema(schema)
+    return StreamWriter(parsed)
+
+
+def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of `df.write` (mode append only)."""
+    parsed = SinkOptions.parse(options)
+    if overwrite:
+        raise StoreError("mode overwrite is not possible; a log is only appended to: use mode append")
+    parsed.check_schema(schema)
+    return BatchWriter(parsed)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch at a time; Spark makes a new object for every step, so nothing is kept in it."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: encode and stage this partition's rows."""
+        context = TaskContext.get()
+        assert context is not None
+        query_id = context.getLocalProperty("sql.streaming.queryId")
+        batch_id = context.getLocalProperty("streaming.sql.batchId")
+        run_id = context.getLocalProperty("spark.jobGroup.id")
+        if query_id is None or batch_id is None:
+            raise StoreError("no query id in the task context: the sink needs a Structured Streaming query")
+        sink_id = self._options.sink_id or query_id
+        return _stage(self._options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver: all staged rows into the log, once."""
+        _commit(self._options, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, after a failure: drop what was staged. A durable commit is never undone."""
+        _abort(self._options, messages, batchId)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: one batch; with option `txnId` it is written once however often it is run."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._run_id = uuid.uuid4().hex
+        self._sink_id = f"txn.{options.txn_id}" if options.txn_id else f"write.{self._run_id}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: encode and stage this partition's rows."""
+        return _stage(self._options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver: all staged rows into the log, once."""
+        _commit(self._options, messages, 0)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, after a failure: drop what was staged."""
+        _abort(self._options, messages, 0)
+
+
+def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
+    context = TaskContext.get()
+    assert context is not None
+    paths = StorePaths(Path(options.path))
+    run_seq = _run_seq(paths, batch)
+    partition = context.partitionId()
+    topics = TopicsFile(paths.config)
+
+    def queue_count(topic: str) -> int:
+        known = topics.get(topic)
+        return known.write_queue_nums if known is not None else options.queues
+
+    encoder = BatchEncoder(
+        StoreConfig(), queue_count, default_topic=options.topic, row_hashes=True
+    )
+    name = f"p{partition}-a{context.taskAttemptId()}"
+    part = stage(
+        _encoded(encoder, rows, partition), batch_directory(paths.staging, batch.sink_id, batch.batch_id), name
+    )
+    return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
+
+
+def _run_seq(paths: StorePaths, batch: BatchIdentity) -> int:
+    """The run's number, registered by the first of its tasks that asks."""
+    known = registered_run(paths.staging, batch.sink_id, batch.run_id)
+    if known is not None:
+        return known
+    newest = 0
+    if paths.looks_like_store():
+        with StoreReader(paths.root) as reader:
+            last = last_commit(reader, batch.sink_id)
+            newest = last.run_seq if last is not None else 0
+    return register_run(paths.staging, batch.sink_id, batch.run_id, newest)
+
+
+def _encoded(encoder: BatchEncoder, rows: Iterator[pa.RecordBatch], partition: int) -> Iterator[EncodedChunk]:
+    done = 0
+    next_queue = _TurnsFrom(partition)
+    now_ms = StoreConfig().clock.now_ms()
+    for batch in rows:
+        try:
+            encoder.validate(batch)
+        except MessageRejectedError as error:
+            row = done + (error.row or 0)
+            raise StoreError(f"partition {partition}, row {row}: {error.why}; the batch is not written") from error
+        yield from encoder.encode(batch, now_ms, next_queue)
+        done += batch.num_rows
+
+
+class _TurnsFrom(dict[str, int]):
+    """Next queue by topic; every partition begins at another one, so that small batches spread too."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self._first = first
+
+    def get(self, topic: str, default: int = 0) -> int:  # type: ignore[override]
+        return super().get(topic, self._first)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedCommit]:
+    found = [message for message in messages if isinstance(message, StagedCommit)]
+    return sorted(found, key=lambda one: one.partition_id)
+
+
+def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+    staged = _staged(messages)
+    if not staged:  # no partitions: nothing was to be written, so there is nothing to remember
+        return
+    first = staged[0]
+    batch = SinkBatch(
+        sink_id=first.sink_id,
+        query_id=first.query_id,
+        batch_id=batch_id,
+        run_id=first.run_id,
+        run_seq=first.run_seq,
+        parts=[one.part for one in staged],
+    )
+    result = DirectAppendPort(options).commit(batch)
+    if result.status is CommitStatus.REPLAYED:
+        _LOG.warning(
+            "RF-SINK-REPLAYED %s",
+            json.dumps({"sinkId": batch.sink_id, "batchId": batch_id, "rows": result.rows, "path": options.path}),
+        )
+
+
+def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+    staged = _staged(messages)
+    if staged:
+        staging = StorePaths(Path(options.path)).staging
+        abort_batch(staging, staged[0].sink_id, batch_id, [one.part for one in staged])
+

@@ -1,0 +1,117 @@
+"""Options of the sink, parsed once, and the checks of what a query wants to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
+from rocketflow_store.columns import SINK_COLUMNS
+from rocketflow_store.errors import MessageRejectedError, StoreError, UnknownColumnError
+from rocketflow_store.message_encoder import check_topic
+from rocketflow_store.sink_commit import check_sink_id
+from rocketflow_store.status import FlushDiskType
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SINK_OPTIONS: Final = (
+    "path",
+    "namesrvAddr",
+    "topic",
+    "sinkId",
+    "txnId",
+    "queues",
+    "flushDiskType",
+    "replayMismatch",
+    "lockTimeout",
+)
+
+_ALLOWED_TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "body": ("binary", "string"),
+    "topic": ("string",),
+    "tags": ("string",),
+    "keys": ("string", "array<string>"),
+    "properties": ("map<string,string>",),
+    "queueId": ("int",),
+    "shardingKey": ("string",),
+    "flag": ("int",),
+    "delayTimeLevel": ("int",),
+    "deliverTimestamp": ("timestamp",),
+    "bornTimestamp": ("timestamp",),
+}
+
+
+class SinkSchemaError(StoreError):
+    """The query's columns are not what the sink takes."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a sink was told. `sink_id` is None where the query's own id is to be used."""
+
+    path: str
+    topic: str | None
+    sink_id: str | None
+    txn_id: str | None
+    queues: int
+    flush_disk_type: FlushDiskType
+    replay_mismatch: str
+    lock_timeout_ms: int
+    checkpoint_location: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """Options as Spark hands them over; OptionError names what is wrong."""
+        values = OptionValues(options)
+        values.check_known(SINK_OPTIONS)
+        if "namesrvAddr" in values:
+            raise OptionError("namesrvAddr", "option namesrvAddr: writing through a broker is not available; give path")
+        path = values.text("path")
+        if path is None:
+            raise OptionError("path", "option path is required: the store directory to write to")
+        topic = values.text("topic")
+        try:
+            if topic is not None:
+                check_topic(topic)
+            sink_id, txn_id = values.text("sinkId"), values.text("txnId")
+            for one in (sink_id, txn_id):
+                if one is not None:
+                    check_sink_id(one)
+        except MessageRejectedError as error:
+            raise OptionError("topic", f"option topic={topic!r}: {error.why}") from error
+        return cls(
+            path=path.removeprefix("file://"),
+            topic=topic,
+            sink_id=sink_id,
+            txn_id=txn_id,
+            queues=values.integer("queues", 8, 1, 65_536) or 8,
+            flush_disk_type=FlushDiskType(
+                values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")
+            ),
+            replay_mismatch=values.choice("replayMismatch", ("error", "skip"), "error"),
+            lock_timeout_ms=values.duration_ms("lockTimeout", 60_000) or 0,
+            checkpoint_location=values.text("checkpointLocation"),
+        )
+
+    def check_schema(self, schema: StructType) -> None:
+        """Refuse a column that the sink does not have, or of another type, and rows that would have no topic."""
+        names = {field.name for field in schema.fields}
+        for field in schema.fields:
+            if field.name not in SINK_COLUMNS:
+                nearest = nearest_name(field.name, SINK_COLUMNS)
+                error = UnknownColumnError(field.name, SINK_COLUMNS)
+                if nearest:
+                    error.args = (f"{error.args[0]} (did you mean {nearest}?)",)
+                raise error
+            actual = field.dataType.simpleString()
+            if actual not in _ALLOWED_TYPES[field.name]:
+                allowed = " or ".join(_ALLOWED_TYPES[field.name])
+                raise SinkSchemaError(f"column {field.name} is {actual}; the sink takes {allowed}: cast it in the query")
+        if "body" not in names:
+            raise SinkSchemaError("no column body: the sink needs one (binary or string)")
+        if "topic" not in names and self.topic is None:
+            raise SinkSchemaError("no topic: give a column topic or the option topic")
