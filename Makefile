@@ -1,0 +1,48 @@
+# RocketFlow. `make help` lists the targets.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.rocketflow-setup
+
+.PHONY: help setup run test test-full bench check clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## make .venv with everything that is needed
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "setting up $(VENV) ..."
+	@if command -v uv >/dev/null 2>&1; then \
+	  [ -x $(BIN)/python ] || uv venv -q --seed $(VENV); \
+	  uv pip install -q --python $(BIN)/python --require-hashes -r requirements.lock; \
+	else \
+	  [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; \
+	fi
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "$(VENV) is ready"
+
+run: $(STAMP) ## append real flights, stream them through SQL, prove the result
+	@$(BIN)/rocketflow demo
+
+test: $(STAMP) ## run the test suite
+	@$(BIN)/python -m pytest -m "not full"
+
+test-full: $(STAMP) ## run the test suite with the full counts
+	@$(BIN)/python -m pytest --timeout 3600
+
+bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
+	@$(BIN)/python -m tests.bench
+
+check: $(STAMP) ## formatter, linter, type checker, import rules
+	@$(BIN)/ruff format --check -q . && echo "format ok"
+	@$(BIN)/ruff check -q . && echo "lint ok"
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability/results

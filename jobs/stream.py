@@ -1,0 +1,8 @@
+"""spark-submit jobs/stream.py --source PATH --subscribe T --sql "SELECT ..." --sink PATH --topic T --checkpoint DIR"""
+
+import sys
+
+from rocketflow.spark.stream_job import main
+
+if __name__ == "__main__":
+    sys.exit(main())

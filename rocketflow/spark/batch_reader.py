@@ -1,0 +1,88 @@
+"""Batch reads: a range with a start and an end, narrowed by the query's WHERE."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from rocketflow.spark.filter_push_down import KeyCandidates, Narrowing, PushFilters, narrowed_by_keys
+from rocketflow.spark.options import SourceOptions
+from rocketflow.spark.planning import QueueRange, TaskLimits, plan_tasks
+from rocketflow.spark.positions import resolve_positions
+from rocketflow.spark.queue_choice import QueueChooser
+from rocketflow.spark.rows import RangesPartition, RowReader
+from rocketflow.spark.store_access import SourceStores
+from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.topic_check import MissingTopicError, check_stores, describe_missing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketflow.spark.schema import Projection
+
+_MAX_CANDIDATES: Final = 100_000
+_LMQ_PREFIX: Final = "%LMQ%"
+
+
+class RocketFlowBatchReader(DataSourceReader):
+    """Reads what lies between two positions."""
+
+    def __init__(self, options: SourceOptions, projection: Projection) -> None:
+        self._options = options
+        self._stores = SourceStores(options.stores)
+        self._rows = RowReader(self._stores, projection, options.tags, options.sql, options.fail_on_data_loss)
+        self._narrowing = Narrowing()
+
+    @property
+    def pushFilters(self) -> PushFilters:
+        return PushFilters(self._narrowing)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        limits = TaskLimits(len(os.sched_getaffinity(0)), options.min_partitions, options.max_records_per_partition)
+        tasks = plan_tasks(self._ranges(), limits, self._stores.units_per_file)
+        return [RangesPartition(ranges) for ranges in tasks] or [RangesPartition([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangesPartition)
+        return self._rows.read(partition.ranges)
+
+    def _ranges(self) -> list[QueueRange]:
+        options = self._options
+        check_stores(self._stores)
+        there = self._stores.snapshot()
+        chooser = QueueChooser(options.topics, options.include_system_topics)
+        queues = {key: there[key] for key in chooser.chosen(there)}
+        missing = chooser.missing(queues)
+        if missing:
+            raise MissingTopicError(describe_missing(missing, there))
+        by_time, clamp = self._stores.offset_by_time, not options.fail_on_data_loss
+        starts = resolve_positions(options.starting, queues, by_time, clamp=clamp)
+        ends = resolve_positions(options.ending, queues, by_time, clamp=clamp)
+        taken = [key for key in queues if self._narrowing.takes(key)]
+        ranges = [self._narrowing.bounds(key, starts[key], ends[key], by_time) for key in taken]
+        ranges = [one for one in ranges if one.rows > 0]
+        if self._narrowing.keys is None:
+            return ranges
+        candidates = self._key_candidates(self._narrowing.keys, ranges)
+        return narrowed_by_keys(ranges, candidates, self._stores.first_offset_at)
+
+    def _key_candidates(self, keys: set[str], ranges: Sequence[QueueRange]) -> dict[str, KeyCandidates]:
+        """What the stores' indexes know; a store whose index cannot be relied on is left out."""
+        found: dict[str, KeyCandidates] = {}
+        for name in {one.key.store for one in ranges}:
+            topics = {one.key.topic for one in ranges if one.key.store == name}
+            covered = self._stores.index_coverage(name)
+            if covered is None or any(topic.startswith(_LMQ_PREFIX) for topic in topics):
+                continue
+            candidates = KeyCandidates(*covered)
+            for topic in topics:
+                for key in keys:
+                    for queue_id, offset in self._stores.offsets_of_key(name, topic, key, _MAX_CANDIDATES):
+                        candidates.offsets.setdefault(QueueKey(name, topic, queue_id), []).append(offset)
+            if sum(map(len, candidates.offsets.values())) < _MAX_CANDIDATES:
+                found[name] = candidates
+        return found

@@ -1,0 +1,98 @@
+"""Noticing that the log behind a checkpoint is not the one that was read (retention, a cut tail, another store)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rocketflow.spark.store_access import QueueBounds
+from rocketflow.spark.stream_offset import QueueKey, QueuePosition
+from rocketflow_store.errors import StoreError
+
+_log: Final = logging.getLogger(__name__)
+
+IsUnchanged = Callable[[QueueKey, QueuePosition, int], bool]
+"""(queue, position, lowest offset there) -> whether the last record read is still the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What happened to one queue. `messages` is how many are gone at least."""
+
+    key: QueueKey
+    expected_offset: int
+    low: int
+    high: int
+    messages: int
+    why: str
+    resume_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key}: {self.why}; next offset was {self.expected_offset}, the queue now holds "
+            f"[{self.low}, {self.high})"
+        )
+
+
+class DataLossError(StoreError):
+    """Messages that a query was to read are not there any more; `losses` says which."""
+
+    exit_code = 3
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        super().__init__(
+            "data loss: "
+            + "; ".join(map(str, losses))
+            + ". To go on without these messages set failOnDataLoss=false, or start with a new checkpoint"
+        )
+        self.losses = tuple(losses)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DataLossError, (self.losses,)
+
+
+def find_losses(
+    positions: Mapping[QueueKey, QueuePosition], queues: Mapping[QueueKey, QueueBounds], is_unchanged: IsUnchanged
+) -> list[Loss]:
+    """The queues whose log does not go on where it was read to."""
+    losses: list[Loss] = []
+    for key in sorted(positions):
+        position = positions[key]
+        expected = position.next_offset
+        bounds = queues.get(key)
+        if bounds is None:
+            if expected > 0:
+                losses.append(Loss(key, expected, 0, 0, 1, "the queue is gone", 0))
+            continue
+        low, high = bounds
+        if expected > high:
+            why = "the offset is beyond the queue's end: the log was cut or replaced"
+            losses.append(Loss(key, expected, low, high, expected - high, why, high))
+        elif expected < low:
+            why = f"messages {expected} to {low - 1} were removed before they were read"
+            losses.append(Loss(key, expected, low, high, low - expected, why, low))
+        elif not is_unchanged(key, position, low):
+            why = f"the last message read, at offset {expected - 1}, is another one now: the log was cut or replaced"
+            losses.append(Loss(key, expected, low, high, 1, why, expected))
+    return losses
+
+
+@dataclass(slots=True)
+class LossCounter:
+    """Counts what failOnDataLoss=false let pass."""
+
+    events: int = 0
+    messages: int = 0
+    seen: set[tuple[QueueKey, int, int, int]] = field(default_factory=set)
+
+    def accept(self, losses: Sequence[Loss]) -> None:
+        """Log and count each loss once."""
+        for loss in losses:
+            mark = (loss.key, loss.expected_offset, loss.low, loss.high)
+            if mark not in self.seen:
+                self.seen.add(mark)
+                self.events += 1
+                self.messages += loss.messages
+                _log.warning("data loss accepted (failOnDataLoss=false): %s", loss)

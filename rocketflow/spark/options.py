@@ -1,0 +1,349 @@
+"""The source's options as one frozen value; every error names the option, its value and what is allowed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error
+from rocketflow_store.tags import TagFilter
+
+SOURCE_OPTIONS: Final = (
+    "path",
+    "namesrvAddr",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "tags",
+    "sql",
+    "includeProperties",
+    "includeSystemTopics",
+    "consumerGroup",
+)
+EARLIEST: Final = -2
+LATEST: Final = -1
+DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+_TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000}} (ms)'
+_ASSIGN_FORM: Final = 'JSON such as {"topic": [0, 1]}'
+
+QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+"""((topic, ((queue id, number), ...)), ...): hashable and picklable."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """One store directory; `name` is "" for a single store without a name."""
+
+    name: str
+    path: str
+
+
+class PositionKind(Enum):
+    """How a start or end is given."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPS = "timestamps"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionChoice:
+    """A start or end: `option` is where it was given (for messages), `numbers` offsets or times by queue."""
+
+    kind: PositionKind
+    option: str
+    numbers: QueueNumbers = ()
+    timestamp_ms: int = 0
+    latest_if_unmatched: bool = False
+
+    def by_topic(self) -> dict[str, dict[int, int]]:
+        """The numbers as {topic: {queue id: number}}."""
+        return {topic: dict(queues) for topic, queues in self.numbers}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Which queues are read: by topic names, by a pattern over topic names, or one by one."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def describe(self) -> str:
+        """The choice as the user gave it."""
+        if self.pattern is not None:
+            return f"subscribePattern {self.pattern}"
+        if self.queues:
+            return "assign " + ", ".join(f"{topic} {list(queues)}" for topic, queues in self.queues)
+        return "subscribe " + ",".join(self.topics)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Topics named one by one (none for a pattern)."""
+        return self.topics or tuple(topic for topic, _ in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options of a read, checked; the stream's and the batch's alike."""
+
+    stores: tuple[StoreLocation, ...]
+    topics: TopicChoice
+    starting: PositionChoice
+    ending: PositionChoice
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    tags: str | None
+    sql: str | None
+    include_properties: bool
+    include_system_topics: bool
+    consumer_group: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+        """Check and convert Spark's option strings; OptionError, or InvalidFilterError for `tags` and `sql`."""
+        values = OptionValues(options)
+        values.check_known(SOURCE_OPTIONS)
+        stores = _stores(values)
+        names = {store.name for store in stores}
+        min_offsets = values.integer("minOffsetsPerTrigger")
+        max_offsets = values.integer("maxOffsetsPerTrigger")
+        if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
+            raise bad_value_error(
+                "minOffsetsPerTrigger", str(min_offsets), f"at most maxOffsetsPerTrigger={max_offsets}"
+            )
+        delay_ms = values.duration_ms("maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS)
+        assert delay_ms is not None
+        return cls(
+            stores=stores,
+            topics=_topics(values, names),
+            starting=_starting(values, names, streaming=streaming),
+            ending=_ending(values, names, streaming=streaming),
+            max_offsets_per_trigger=max_offsets,
+            min_offsets_per_trigger=min_offsets,
+            max_trigger_delay_ms=delay_ms,
+            max_bytes_per_trigger=values.size_bytes("maxBytesPerTrigger"),
+            min_partitions=values.integer("minPartitions"),
+            max_records_per_partition=values.integer("maxRecordsPerPartition"),
+            fail_on_data_loss=values.flag("failOnDataLoss", True),
+            tags=_tags(values),
+            sql=_sql(values),
+            include_properties=values.flag("includeProperties", False),
+            include_system_topics=values.flag("includeSystemTopics", False),
+            consumer_group=_consumer_group(values),
+        )
+
+
+def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
+    if "namesrvAddr" in values and "path" not in values:
+        raise OptionError(
+            "namesrvAddr",
+            f"option namesrvAddr={values['namesrvAddr']!r}: reading over the network is not implemented yet; "
+            "give path, the directory of the store (it may belong to a running broker)",
+        )
+    if "namesrvAddr" in values:
+        raise OptionError("namesrvAddr", "options path and namesrvAddr exclude each other: give path alone")
+    text = values.text("path")
+    if text is None:
+        raise OptionError("path", "option path is missing: a store directory, or name=dir,name=dir")
+    return parse_stores(text)
+
+
+def parse_stores(text: str) -> tuple[StoreLocation, ...]:
+    """`dir` or `name=dir,name=dir` as absolute locations."""
+    parts = [part.strip() for part in text.split(",")]
+    named = [part.partition("=") for part in parts]
+    if not all(_STORE_NAME.fullmatch(name) and equals for name, equals, _ in named) or os.path.isdir(text):
+        return (StoreLocation("", _local_path(text)),)
+    stores = tuple(StoreLocation(name, _local_path(path)) for name, _, path in named)
+    if len({store.name for store in stores}) < len(stores):
+        raise bad_value_error("path", text, "a different name for each store: name=dir,name=dir")
+    if len({store.path for store in stores}) < len(stores):
+        raise bad_value_error("path", text, "a different directory for each name")
+    return stores
+
+
+def _local_path(text: str) -> str:
+    path = text.strip()
+    scheme = urlsplit(path).scheme
+    if scheme == "file":
+        path = unquote(urlsplit(path).path)
+    elif "://" in path:
+        raise bad_value_error("path", text, "a directory of the local file system (or one mounted on all executors)")
+    if not path:
+        raise bad_value_error("path", text, "a store directory, or name=dir,name=dir")
+    return os.path.abspath(path)
+
+
+def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name in values]
+    if len(given) != 1:
+        problem = "none is given" if not given else f"{' and '.join(given)} are given"
+        raise OptionError(given[1] if given else "subscribe", f"one of subscribe, subscribePattern, assign: {problem}")
+    option = given[0]
+    text = values.text(option)
+    assert text is not None
+    if option == "subscribe":
+        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not topics:
+            raise bad_value_error(option, text, "topic names separated by commas")
+        for topic in topics:
+            _check_topic(option, text, topic, stores, qualified_only=False)
+        return TopicChoice(topics=topics)
+    if option == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise bad_value_error(option, text, f"a regular expression over the whole topic name ({error})") from error
+        return TopicChoice(pattern=text)
+    chosen = values.json_object(option, _ASSIGN_FORM) or {}
+    for topic, queues in chosen.items():
+        _check_topic(option, text, topic, stores, qualified_only=False)
+        if not isinstance(queues, list) or not queues or not all(type(one) is int and one >= 0 for one in queues):
+            raise bad_value_error(option, text, _ASSIGN_FORM)
+    if not chosen:
+        raise bad_value_error(option, text, _ASSIGN_FORM)
+    return TopicChoice(queues=tuple((topic, tuple(sorted(set(queues)))) for topic, queues in sorted(chosen.items())))
+
+
+def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualified_only: bool) -> None:
+    """A topic, or store/topic; with several stores JSON positions must name the store."""
+    store, slash, topic = name.rpartition("/")
+    if slash and store not in stores:
+        known = ", ".join(sorted(one for one in stores if one)) or "none is named in option path"
+        raise bad_value_error(option, value, f"{name!r} names store {store!r}; known: {known}")
+    if qualified_only and not slash and len(stores) > 1:
+        raise bad_value_error(option, value, f"store/topic instead of {name!r}, because there are several stores")
+    if not _TOPIC.fullmatch(topic):
+        raise bad_value_error(option, value, f"{topic!r} is no topic name: 1 to 127 of letters, digits, _ - % |")
+
+
+def _starting(values: OptionValues, stores: set[str], *, streaming: bool) -> PositionChoice:
+    strategy = values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    found = _by_time(values, stores, "startingTimestamp", "startingOffsetsByTimestamp", strategy == "latest")
+    default = PositionKind.LATEST if streaming else PositionKind.EARLIEST
+    offsets = _by_offset(values, stores, "startingOffsets", default)
+    if found is not None:
+        return found
+    if not streaming and offsets.kind is PositionKind.LATEST:
+        raise bad_value_error("startingOffsets", values["startingOffsets"], "earliest or JSON in a batch read")
+    if not streaming and _has_number(offsets, LATEST):
+        raise bad_value_error("startingOffsets", values["startingOffsets"], "no -1 (latest) in a batch read")
+    return offsets
+
+
+def _ending(values: OptionValues, stores: set[str], *, streaming: bool) -> PositionChoice:
+    for option in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+        if streaming and option in values:
+            raise OptionError(option, f"option {option}={values[option]!r}: a stream has no end; use it in batch reads")
+    found = _by_time(values, stores, "endingTimestamp", "endingOffsetsByTimestamp", True)
+    offsets = _by_offset(values, stores, "endingOffsets", PositionKind.LATEST)
+    if found is not None:
+        return found
+    if offsets.kind is PositionKind.EARLIEST:
+        raise bad_value_error("endingOffsets", values["endingOffsets"], "latest or JSON")
+    if _has_number(offsets, EARLIEST):
+        raise bad_value_error("endingOffsets", values["endingOffsets"], "no -2 (earliest) at an end")
+    return offsets
+
+
+def _has_number(choice: PositionChoice, number: int) -> bool:
+    return any(number == value for _, queues in choice.numbers for _, value in queues)
+
+
+def _by_time(
+    values: OptionValues, stores: set[str], one_for_all: str, by_queue: str, latest_if_unmatched: bool
+) -> PositionChoice | None:
+    timestamp_ms = values.integer(one_for_all, minimum=0)
+    numbers = _queue_numbers(values, stores, by_queue, _TIMES_FORM, minimum=0)
+    if timestamp_ms is not None:
+        return PositionChoice(
+            PositionKind.TIMESTAMP, one_for_all, (), timestamp_ms, latest_if_unmatched=latest_if_unmatched
+        )
+    if numbers is not None:
+        return PositionChoice(PositionKind.TIMESTAMPS, by_queue, numbers, latest_if_unmatched=latest_if_unmatched)
+    return None
+
+
+def _by_offset(values: OptionValues, stores: set[str], option: str, default: PositionKind) -> PositionChoice:
+    text = values.text(option)
+    if text is None:
+        return PositionChoice(default, option)
+    if text.lower() in ("earliest", "latest"):
+        return PositionChoice(PositionKind(text.lower()), option)
+    numbers = _queue_numbers(values, stores, option, f"earliest, latest, or {_OFFSETS_FORM}", minimum=EARLIEST)
+    assert numbers is not None
+    return PositionChoice(PositionKind.OFFSETS, option, numbers)
+
+
+def _queue_numbers(values: OptionValues, stores: set[str], option: str, form: str, minimum: int) -> QueueNumbers | None:
+    parsed = values.json_object(option, form)
+    if parsed is None:
+        return None
+    found: list[tuple[str, tuple[tuple[int, int], ...]]] = []
+    for topic, queues in sorted(parsed.items()):
+        _check_topic(option, values[option], topic, stores, qualified_only=True)
+        if not isinstance(queues, dict) or not all(_is_entry(one, value, minimum) for one, value in queues.items()):
+            raise bad_value_error(option, values[option], form)
+        found.append((topic, tuple(sorted((int(one), value) for one, value in queues.items()))))
+    if not found:
+        raise bad_value_error(option, values[option], form)
+    return tuple(found)
+
+
+def _is_entry(queue_id: str, value: Any, minimum: int) -> bool:
+    return queue_id.isascii() and queue_id.isdigit() and type(value) is int and minimum <= value < 1 << 63
+
+
+def _tags(values: OptionValues) -> str | None:
+    text = values.text("tags")
+    if text is not None:
+        TagFilter.parse(text)
+    return text
+
+
+def _sql(values: OptionValues) -> str | None:
+    text = values.text("sql")
+    if text is not None:
+        from rocketflow_store.sql92 import compile_filter
+
+        compile_filter(text)
+    return text
+
+
+def _consumer_group(values: OptionValues) -> str | None:
+    group = values.text("consumerGroup")
+    if group is not None and not _GROUP.fullmatch(group):
+        raise bad_value_error("consumerGroup", group, "1 to 255 of letters, digits, _ - % |")
+    return group

@@ -1,0 +1,64 @@
+"""Which queues of the stores a read takes: pure, from the topics that are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from rocketflow.spark.options import TopicChoice
+from rocketflow.spark.stream_offset import QueueKey
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+SYSTEM_PREFIX: Final = "rmq_sys_"
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether RocketMQ keeps this topic for itself (retry and dead-letter topics are the users')."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+class QueueChooser:
+    """Decides for each queue whether the read takes it."""
+
+    def __init__(self, choice: TopicChoice, include_system_topics: bool) -> None:
+        self._topics = frozenset(choice.topics)
+        self._queues = {topic: frozenset(queues) for topic, queues in choice.queues}
+        self._pattern = re.compile(choice.pattern) if choice.pattern is not None else None
+        self._include_system_topics = include_system_topics
+
+    def takes(self, key: QueueKey) -> bool:
+        """Whether the queue is part of the read."""
+        if self._pattern is not None:
+            if is_system_topic(key.topic) and not self._include_system_topics:
+                return False
+            return self._pattern.fullmatch(key.topic) is not None
+        if self._queues:
+            return any(key.queue_id in self._queues.get(name, ()) for name in (key.topic, key.qualified_topic))
+        return key.topic in self._topics or key.qualified_topic in self._topics
+
+    def chosen(self, keys: Iterable[QueueKey]) -> list[QueueKey]:
+        """The queues that are taken, in order."""
+        return sorted(key for key in keys if self.takes(key))
+
+    def missing(self, keys: Iterable[QueueKey]) -> list[str]:
+        """Topics (or `topic queue N` of an assignment) that were named and are not there."""
+        there = list(keys)
+        names = {name for key in there for name in (key.topic, key.qualified_topic)}
+        lost = sorted(topic for topic in self._topics if topic not in names)
+        pairs = {(name, key.queue_id) for key in there for name in (key.topic, key.qualified_topic)}
+        for topic, queues in sorted(self._queues.items()):
+            lost += [f"{topic} queue {queue_id}" for queue_id in sorted(queues) if (topic, queue_id) not in pairs]
+        return lost

@@ -1,0 +1,132 @@
+"""Queue ranges to RecordBatches, in the executors."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from rocketflow.spark.data_loss import DataLossError, Loss
+from rocketflow.spark.planning import QueueRange
+from rocketflow.spark.schema import PROPERTIES_COLUMN, Projection
+from rocketflow.spark.store_access import SourceStores
+from rocketflow_store.errors import OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from rocketflow_store.sql92 import SqlFilter
+
+_log: Final = logging.getLogger(__name__)
+BATCH_BYTES: Final = 2 << 20
+_MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
+_frozen = False
+
+
+class RangesPartition(InputPartition):
+    """One task's share: queue ranges, read one after the other."""
+
+    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+    def __repr__(self) -> str:
+        return f"RangesPartition({', '.join(f'{one.key} [{one.start}, {one.end})' for one in self.ranges)})"
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Reads ranges under a projection and filters. Small: it is pickled for every task."""
+
+    stores: SourceStores
+    projection: Projection
+    tags: str | None
+    sql: str | None
+    fail_on_data_loss: bool
+
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+        """RecordBatches of the projection's exact schema, of about BATCH_BYTES each.
+
+        DataLossError for a range that is not there any more; with failOnDataLoss=false what is left of it.
+        """
+        _freeze_heap_once()
+        return _merged(self._batches(ranges), self.projection.arrow_schema)
+
+    def _batches(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+        sql = _compiled(self.sql)
+        columns = self.projection.columns
+        extra: tuple[str, ...] = ()
+        if sql is not None and PROPERTIES_COLUMN not in columns:
+            extra = (PROPERTIES_COLUMN,)
+        schema = self.projection.arrow_schema
+        for one in ranges:
+            for batch in self._queue(one, columns + extra):
+                if sql is not None:
+                    batch = batch.filter(sql.mask(batch.column(PROPERTIES_COLUMN)))
+                    if batch.num_rows == 0:
+                        continue
+                yield pa.RecordBatch.from_arrays(batch.columns[: len(columns)], schema=schema)
+
+    def _queue(self, one: QueueRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        reader = self.stores.reader(one.key.store)
+        on_missing = "error" if self.fail_on_data_loss else "skip"
+        try:
+            yield from reader.read(
+                one.key.topic,
+                one.key.queue_id,
+                one.start,
+                one.end,
+                columns,
+                tags=self.tags,
+                max_batch_bytes=BATCH_BYTES,
+                on_missing=on_missing,
+            )
+        except OffsetOutOfRangeError as error:
+            why = f"messages {one.start} to {one.end - 1} were planned and are not all there any more"
+            low, high = error.min_offset, error.max_offset
+            lost = max(low - one.start, 0) + max(one.end - high, 0)
+            raise DataLossError([Loss(one.key, one.start, low, high, lost, why, low)]) from error
+
+
+def _compiled(sql: str | None) -> SqlFilter | None:
+    if sql is None:
+        return None
+    from rocketflow_store.sql92 import compile_filter
+
+    return compile_filter(sql)
+
+
+def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Join small neighbours: each batch costs Spark a message of its own."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        bytes_ = batch.nbytes
+        if waiting and size + bytes_ > BATCH_BYTES:
+            yield _joined(waiting, schema)
+            waiting, size = [], 0
+        if not waiting and bytes_ >= _MERGE_BELOW_BYTES:
+            yield batch
+            continue
+        waiting.append(batch)
+        size += bytes_
+    if waiting:
+        yield _joined(waiting, schema)
+
+
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    joined: Any = pa.concat_batches(batches)
+    return pa.RecordBatch.from_arrays(joined.columns, schema=schema)
+
+
+def _freeze_heap_once() -> None:
+    """Spark's worker collects garbage after every task; what is imported by now need not be looked at again."""
+    global _frozen
+    if not _frozen:
+        _frozen = True
+        gc.freeze()

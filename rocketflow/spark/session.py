@@ -1,0 +1,91 @@
+"""The one place that builds Spark sessions: settings measured best for this source and sink.
+
+Unix sockets between JVM and Python save about 40 ms a micro-batch; the plain local checkpoint manager saves about 50 ms
+(Hadoop's forks processes). They are for local checkpoints: pass your own `spark.sql.streaming...` settings for others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.runtime import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+STREAM_SETTINGS: Final[dict[str, str]] = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""Settings of every session and of `rocketflow submit`; each can be overridden."""
+
+LOCAL_SETTINGS: Final[dict[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "rocketflow-warehouse"),
+}
+"""What a session on this machine adds."""
+
+FAST_START_FLAGS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""JVM flags that halve the start of short jobs, and cost long ones throughput."""
+
+
+def prepare_environment() -> None:
+    """Java, the workers' Python, and the loopback address, before the first JVM starts."""
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    paths = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "store")]
+    if (Path(paths[1]) / "rocketflow_store").is_dir():
+        known = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        os.environ["PYTHONPATH"] = os.pathsep.join([*(one for one in paths if one not in known), *known])
+
+
+def build_session(
+    app_name: str,
+    master: str | None = None,
+    extra: Mapping[str, str] | None = None,
+    *,
+    fast_start: bool = False,
+) -> SparkSession:
+    """A session with RocketFlow's format registered; `extra` overrides any setting.
+
+    Under spark-submit the master and whatever was given there stand; without it `master` (default local[*]) is used.
+    """
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    from rocketflow.spark import register
+
+    submitted = "SPARK_SUBMIT" in os.environ.get("SPARK_ENV_LOADED", "") or "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(app_name)
+    settings = dict(STREAM_SETTINGS)
+    if not submitted:
+        builder = builder.master(master or "local[*]")
+        if (master or "local").startswith("local"):
+            settings |= LOCAL_SETTINGS
+            if fast_start:
+                settings["spark.driver.extraJavaOptions"] = FAST_START_FLAGS
+    for key, value in {**settings, **(extra or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark

@@ -1,0 +1,54 @@
+"""The data source `rocketflow`: what Spark looks up, and which parts it gets for what it wants to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class RocketFlowDataSource(DataSource):
+    """Messages of RocketMQ stores as rows; see rocketflow/spark/README.md for options and columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketflow"
+
+    def schema(self) -> StructType:
+        from rocketflow.spark.option_values import OptionValues
+        from rocketflow.spark.schema import source_schema
+
+        return source_schema(OptionValues(self.options).flag("includeProperties", False))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from rocketflow.spark.batch_reader import RocketFlowBatchReader
+        from rocketflow.spark.options import SourceOptions
+        from rocketflow.spark.schema import Projection
+
+        return RocketFlowBatchReader(SourceOptions.parse(self.options, streaming=False), Projection.of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rocketflow.spark.options import SourceOptions
+        from rocketflow.spark.schema import Projection
+        from rocketflow.spark.stream_reader import RocketFlowStreamReader
+
+        return RocketFlowStreamReader(SourceOptions.parse(self.options, streaming=True), Projection.of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from rocketflow.spark.sink import make_batch_writer
+
+        return make_batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from rocketflow.spark.sink import make_stream_writer
+
+        return make_stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,179 @@
+"""Stores as the source sees them: opened once a process, looked at as queues under one kind of key.
+
+Readers live in this module, not in Spark's reader objects: those are pickled for every task, while a Python worker
+keeps its modules from task to task.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocketflow.spark.options import StoreLocation
+from rocketflow.spark.stream_offset import NO_RECORD, QueueKey, QueuePosition
+from rocketflow_store import StoreConfig, StoreError, StoreReader
+
+_MAX_KEY_HITS = 1 << 20
+_FOREVER_MS = (1 << 63) - 1
+
+
+class QueueBounds(NamedTuple):
+    """Queue offsets [low, high) that can be read."""
+
+    low: int
+    high: int
+
+
+@dataclass(slots=True)
+class _Open:
+    reader: StoreReader
+    identity: tuple[object, ...]
+
+
+_OPEN: dict[StoreLocation, _Open] = {}
+
+
+def _identity(path: str) -> tuple[object, ...]:
+    """Changes when another directory took the place of the store, or a writer started anew (and may have cut it)."""
+    found: list[object] = []
+    try:
+        with os.scandir(os.path.join(path, "commitlog")) as entries:
+            first = min((entry.name for entry in entries if entry.name.isdigit()), default=None)
+        if first is not None:
+            status = os.stat(os.path.join(path, "commitlog", first))
+            found += [status.st_dev, status.st_ino]
+        found.append(os.stat(os.path.join(path, "abort")).st_mtime_ns)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except PermissionError:
+        return ("refused",)
+    return tuple(found)
+
+
+def open_reader(location: StoreLocation) -> StoreReader:
+    """The store's reader in this process; opened anew where the files it holds are not the store's any more."""
+    identity = _identity(location.path)
+    known = _OPEN.get(location)
+    if known is not None and known.identity == identity:
+        return known.reader
+    reader = StoreReader(location.path, _config(location))
+    if known is not None:
+        known.reader.close()
+    _OPEN[location] = _Open(reader, identity)
+    return reader
+
+
+def _config(location: StoreLocation) -> StoreConfig:
+    if location.name:
+        return StoreConfig(broker_name=location.name, max_msgs_num_batch=_MAX_KEY_HITS)
+    return StoreConfig(max_msgs_num_batch=_MAX_KEY_HITS)
+
+
+class SourceStores:
+    """All stores of a read. Holds no open file itself and can be pickled."""
+
+    def __init__(self, locations: Sequence[StoreLocation]) -> None:
+        self.locations = tuple(locations)
+        self._by_name = {location.name: location for location in self.locations}
+
+    def reader(self, store: str) -> StoreReader:
+        """The reader of a store by its name."""
+        return open_reader(self._by_name[store])
+
+    def path(self, store: str) -> str:
+        """The directory of a store by its name."""
+        return self._by_name[store].path
+
+    def names(self) -> Iterable[str]:
+        """Names of all stores; "" alone where the only one has no name."""
+        return self._by_name.keys()
+
+    def snapshot(self) -> dict[QueueKey, QueueBounds]:
+        """Bounds of every queue; of one store at one instant, so that a sink's commit is in it whole or not at all."""
+        found: dict[QueueKey, QueueBounds] = {}
+        for name in self._by_name:
+            for (topic, queue_id), bounds in self.reader(name).snapshot().queues.items():
+                found[QueueKey(name, topic, queue_id)] = QueueBounds(*bounds)
+        return found
+
+    def position(self, key: QueueKey, next_offset: int, low: int) -> QueuePosition:
+        """The position at `next_offset`, with the identity of the record before it if that is still there."""
+        if next_offset <= low:
+            return QueuePosition(next_offset)
+        reader = self.reader(key.store)
+        unit = reader.read_units(key.topic, key.queue_id, next_offset - 1, next_offset)
+        phy_offset, size = int(unit["phy_offset"][0]), int(unit["msg_size"][0])
+        checksum = reader.record_checksum(phy_offset, size)
+        if checksum is None:
+            return QueuePosition(next_offset)
+        return QueuePosition(next_offset, phy_offset, checksum)
+
+    def is_unchanged(self, key: QueueKey, position: QueuePosition, low: int) -> bool:
+        """Whether the last record read is still the same; True where it cannot be asked any more."""
+        if position.phy_offset == NO_RECORD or position.next_offset <= low:
+            return True
+        found = self.position(key, position.next_offset, low)
+        return (found.phy_offset, found.checksum) == (position.phy_offset, position.checksum)
+
+    def record_sizes(self, key: QueueKey, start: int, end: int) -> list[int]:
+        """Bytes of each record of [start, end)."""
+        units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end)
+        sizes: list[int] = units["msg_size"].tolist()
+        return sizes
+
+    def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after `timestamp_ms`; the end where there is none."""
+        return self.reader(key.store).get_offset_in_queue_by_time(key.topic, key.queue_id, timestamp_ms, "lower")
+
+    def units_per_file(self, key: QueueKey) -> int:
+        """Units of one ConsumeQueue file of the queue; 0 for a queue that does not exist."""
+        queue = self.reader(key.store).find(key.topic, key.queue_id)
+        return queue.units_per_file if queue is not None else 0
+
+    def store_timestamp_ms(self, key: QueueKey, offset: int) -> int | None:
+        """When the message at `offset` was stored; None where it is not there (any more)."""
+        reader = self.reader(key.store)
+        try:
+            for batch in reader.read(key.topic, key.queue_id, offset, offset + 1, ["storeTimestamp"]):
+                return int(batch.column(0).view("int64")[0].as_py()) // 1000
+        except StoreError:
+            return None
+        return None
+
+    def index_coverage(self, store: str) -> tuple[int, int] | None:
+        """Physical range [start, end) that the key index speaks for; None where it cannot be relied on."""
+        reader = self.reader(store)
+        reader.index.refresh()
+        files = reader.index.files
+        if not files or not reader.index_complete:
+            return None
+        first, last = files[0].reload(), files[-1].reload()
+        for older, newer in itertools.pairwise(files):
+            if older.reload().end_phy_offset != newer.reload().begin_phy_offset:
+                return None
+        return first.begin_phy_offset, last.end_phy_offset
+
+    def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]]:
+        """(queue id, queue offset) of at most `max_count` messages of a topic that the index names for a key."""
+        reader = self.reader(store)
+        found: dict[tuple[int, int], None] = {}
+        for phy_offset in reader.index.offsets(topic, key, max_count, 0, _FOREVER_MS):
+            message = reader.look_message_by_offset(phy_offset)
+            if message is not None and message.topic == topic:
+                found[message.queue_id, message.queue_offset] = None
+        return list(found)
+
+    def first_offset_at(self, key: QueueKey, phy_offset: int) -> int:
+        """First queue offset whose record begins at or behind `phy_offset`; the queue's end where none does."""
+        reader = self.reader(key.store)
+        low, high = reader.bounds(key.topic, key.queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            if int(reader.read_units(key.topic, key.queue_id, middle, middle + 1)["phy_offset"][0]) >= phy_offset:
+                high = middle
+            else:
+                low = middle + 1
+        return low

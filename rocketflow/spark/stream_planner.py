@@ -1,0 +1,250 @@
+"""What the driver side of a stream decides: where it starts, how far a batch goes, which tasks read it.
+
+One instance lives as long as the query run. The positions it gives out are pure functions of what the stores hold and
+of the options; `tasks` depends on nothing but its arguments and the stores, so that a replay reads the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rocketflow.spark.data_loss import DataLossError, Loss, LossCounter, find_losses
+from rocketflow.spark.group_progress import GroupProgress
+from rocketflow.spark.lag import QueueLag, lag_report, measure_lag, next_offsets
+from rocketflow.spark.options import SourceOptions
+from rocketflow.spark.planning import (
+    MinimumGate,
+    QueueRange,
+    TaskLimits,
+    cut_by_bytes,
+    cut_by_rows,
+    plan_tasks,
+    ranges_between,
+)
+from rocketflow.spark.positions import resolve_positions
+from rocketflow.spark.queue_choice import QueueChooser
+from rocketflow.spark.store_access import QueueBounds, SourceStores
+from rocketflow.spark.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.topic_check import check_stores, describe_missing
+from rocketflow_store.clock import Clock, SystemClock
+
+_log: Final = logging.getLogger(__name__)
+_LONG_POLL_S: Final = 0.1
+_FIRST_PAUSE_S: Final = 0.001
+_LAST_PAUSE_S: Final = 0.008
+
+Queues = Mapping[QueueKey, QueueBounds]
+
+
+class StreamPlanner:
+    """Offsets and tasks of one query run over one or many stores."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        clock: Clock | None = None,
+        pause: Callable[[float], None] = time.sleep,
+        long_poll_s: float = _LONG_POLL_S,
+    ) -> None:
+        self._options = options
+        self._stores = SourceStores(options.stores)
+        self._chooser = QueueChooser(options.topics, options.include_system_topics)
+        self._clock = clock or SystemClock()
+        self._pause, self._long_poll_s = pause, long_poll_s
+        self._gate: MinimumGate | None = None
+        if options.min_offsets_per_trigger is not None:
+            self._gate = MinimumGate(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._limits = TaskLimits(
+            len(os.sched_getaffinity(0)), options.min_partitions, options.max_records_per_partition
+        )
+        self._progress = GroupProgress(options.consumer_group, self._stores) if options.consumer_group else None
+        self._initial: StreamOffset | None = None
+        self._target: dict[QueueKey, int] | None = None
+        self._verified: dict[QueueKey, tuple[QueuePosition, int]] = {}
+        self._losses = LossCounter()
+        self._last_end: StreamOffset | None = None
+        self._report: tuple[object, dict[str, Any]] | None = None
+        self._warned_missing: list[str] = []
+
+    def initial(self) -> StreamOffset:
+        """Where a query without a checkpoint starts; the same answer however often it is asked."""
+        if self._initial is None:
+            check_stores(self._stores)
+            queues = self._queues()
+            starts = resolve_positions(
+                self._options.starting,
+                queues,
+                self._stores.offset_by_time,
+                clamp=not self._options.fail_on_data_loss,
+            )
+            positions = {key: self._stores.position(key, starts[key], queues[key].low) for key in sorted(queues)}
+            self._initial = StreamOffset(positions)
+        return self._initial
+
+    def prepare_available_now(self) -> None:
+        """From now on nothing counts that comes later."""
+        self._target = {key: bounds.high for key, bounds in self._queues().items()}
+
+    def latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
+        """The end of the batch that begins at `start`, None where there is none (yet).
+
+        Waits a little for news instead of returning at once: Spark asks again and again.
+        """
+        self._check_topics(start)
+        if self._progress is not None:
+            self._progress.publish(next_offsets(start))
+        waited, pause = 0.0, _FIRST_PAUSE_S
+        while True:
+            end = self._look(start, limited=limited)
+            if end is not None or self._target is not None or waited >= self._long_poll_s:
+                self._last_end = end or start
+                return end
+            self._pause(pause)
+            waited += pause
+            pause = min(pause * 2, _LAST_PAUSE_S)
+
+    def _look(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
+        queues = self._queues()
+        resumed = self._resume(start, queues)
+        starts = {key: resumed.get(key, position.next_offset) for key, position in start.positions.items()}
+        for key, bounds in queues.items():
+            if key not in starts and bounds.high > bounds.low and (self._target is None or key in self._target):
+                starts[key] = bounds.low
+        ends = {key: self._end_of(key, bounds) for key, bounds in queues.items() if key in starts}
+        ranges = ranges_between(starts, ends)
+        if limited and self._gate is not None and self._target is None:
+            if self._gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
+                return None
+        if limited and self._options.max_offsets_per_trigger is not None:
+            ranges = cut_by_rows(ranges, self._options.max_offsets_per_trigger)
+        if limited and self._options.max_bytes_per_trigger is not None:
+            ranges = cut_by_bytes(ranges, self._options.max_bytes_per_trigger, self._stores.record_sizes)
+        reached = {one.key: one.end for one in ranges}
+        if not reached and not resumed:
+            return None
+        positions: dict[QueueKey, QueuePosition] = {}
+        for key in sorted(starts):
+            if key not in queues:
+                continue
+            position, low = start.positions.get(key), queues[key].low
+            if position is not None and key not in reached and key not in resumed:
+                positions[key] = position.without_first()
+                continue
+            found = self._stores.position(key, reached.get(key, starts[key]), low)
+            if position is None:
+                found = QueuePosition(found.next_offset, found.phy_offset, found.checksum, starts[key])
+            positions[key] = found
+            self._verified[key] = (found.without_first(), queues[key].high)
+        end = StreamOffset(positions)
+        return None if end.to_json() == start.to_json() else end
+
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
+        """The tasks that read what lies between two positions."""
+        self._check_topics(start)
+        queues = self._queues()
+        self._accept(find_losses(_without_first(end), queues, self._is_unchanged))
+        starts: dict[QueueKey, int] = {}
+        ends: dict[QueueKey, int] = {}
+        for key, position in end.positions.items():
+            before = start.positions.get(key)
+            first = position.first_offset if position.first_offset is not None else 0
+            starts[key] = before.next_offset if before is not None else first
+            ends[key] = position.next_offset
+        ranges = ranges_between(starts, ends)
+        removed = [
+            Loss(
+                one.key,
+                one.start,
+                *queues[one.key],
+                min(one.end, queues[one.key].low) - one.start,
+                f"messages {one.start} to {min(one.end, queues[one.key].low) - 1} were removed before they were read",
+                queues[one.key].low,
+            )
+            for one in ranges
+            if one.key in queues and one.start < queues[one.key].low
+        ]
+        self._accept(removed)
+        if not self._options.fail_on_data_loss:
+            ranges = [_inside(one, queues[one.key]) for one in ranges if one.key in queues]
+        return plan_tasks([one for one in ranges if one.rows > 0], self._limits, self._stores.units_per_file)
+
+    def report(self) -> dict[str, Any] | None:
+        """Lag of each queue behind the newest batch, and what failOnDataLoss=false let pass; None before the first."""
+        end = self._last_end
+        if end is None:
+            return None
+        queues = self._queues()
+        state = (end, queues, self._losses.events)
+        if self._report is not None and self._report[0] == state:
+            return self._report[1]
+        now_ms = self._clock.now_ms()
+        offsets = next_offsets(end)
+        lags: dict[QueueKey, QueueLag] = {
+            key: measure_lag(self._stores, key, offsets.get(key, bounds.low), bounds, now_ms)
+            for key, bounds in queues.items()
+        }
+        self._report = (state, lag_report(lags, self._losses.events, self._losses.messages))
+        return self._report[1]
+
+    def committed(self, end: StreamOffset) -> None:
+        """Spark has finished everything up to `end`."""
+        if self._progress is not None:
+            self._progress.publish(next_offsets(end))
+
+    def _queues(self) -> dict[QueueKey, QueueBounds]:
+        there = self._stores.snapshot()
+        chosen = {key: there[key] for key in self._chooser.chosen(there)}
+        missing = self._chooser.missing(chosen) if self._options.topics.named else []
+        if missing and missing != self._warned_missing:
+            self._warned_missing = missing
+            _log.warning("%s; the query waits for them", describe_missing(missing, there))
+        return chosen
+
+    def _end_of(self, key: QueueKey, bounds: QueueBounds) -> int:
+        return bounds.high if self._target is None else min(bounds.high, self._target.get(key, 0))
+
+    def _is_unchanged(self, key: QueueKey, position: QueuePosition, low: int) -> bool:
+        return self._stores.is_unchanged(key, position, low)
+
+    def _resume(self, start: StreamOffset, queues: Queues) -> dict[QueueKey, int]:
+        """Check the log behind `start`; where to go on in queues whose loss was accepted."""
+        unsure = {
+            key: position
+            for key, position in _without_first(start).items()
+            if key not in queues or self._verified.get(key) != (position, queues[key].high)
+        }
+        losses = find_losses(unsure, queues, self._is_unchanged)
+        self._accept(losses)
+        lost = {loss.key for loss in losses}
+        for key, position in unsure.items():
+            if key in queues and key not in lost:
+                self._verified[key] = (position, queues[key].high)
+        return {loss.key: loss.resume_offset for loss in losses}
+
+    def _accept(self, losses: list[Loss]) -> None:
+        if losses and self._options.fail_on_data_loss:
+            raise DataLossError(losses)
+        self._losses.accept(losses)
+
+    def _check_topics(self, start: StreamOffset) -> None:
+        """A checkpoint of other topics or stores must not be taken for one of this query."""
+        names = set(self._stores.names())
+        foreign = [key for key in start if key.store not in names or not self._chooser.takes(key)]
+        if foreign:
+            topics = ", ".join(sorted({key.qualified_topic for key in foreign}))
+            raise CheckpointError(
+                f"the checkpoint is of topic {topics}, which this query ({self._options.topics.describe()}) does not "
+                "read; give the query a checkpoint directory of its own, or the topics it was begun with"
+            )
+
+
+def _without_first(offset: StreamOffset) -> dict[QueueKey, QueuePosition]:
+    return {key: position.without_first() for key, position in offset.positions.items()}
+
+
+def _inside(one: QueueRange, bounds: QueueBounds) -> QueueRange:
+    return QueueRange(one.key, max(one.start, bounds.low), min(one.end, bounds.high))
