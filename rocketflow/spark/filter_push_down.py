@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -72,6 +73,8 @@ class Narrowing:
         value = getattr(one, "value", None)
         if len(attribute) != 1:
             return False
+        if isinstance(one, IsNotNull):
+            return attribute[0] in ("topic", "queueId", "queueOffset")
         match attribute[0]:
             case "topic":
                 return self._take_topic(one, value)
@@ -179,7 +182,7 @@ class PushFilters:
     and finds out by looking at `__func__`; with true it simply calls it.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, narrowing: Narrowing) -> None:
         self._narrowing = narrowing

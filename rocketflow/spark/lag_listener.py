@@ -1,0 +1,109 @@
+"""How far streaming queries are behind, from their progress: for a log line, a gauge, or a check.
+
+    listener = LagListener()
+    spark.streams.addListener(listener)
+    ...
+    listener.total()          # QueueLag of all queues of all queries together
+    listener.lags()           # {query id: {QueueKey: QueueLag}}
+
+A Python data source cannot report metrics of its own; what it can report is a "latest offset". The source puts the lag
+of each queue there (as of the start of the batch, behind the end of that batch), and this listener takes it out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from rocketflow.spark.lag import QueueLag, lag_of_report
+from rocketflow.spark.stream_offset import QueueKey
+
+_log: Final = logging.getLogger(__name__)
+
+OnLag = Callable[[str, dict[QueueKey, QueueLag]], None]
+"""(query id, lag by queue), called after every batch."""
+
+
+class LagListener(StreamingQueryListener):
+    """Keeps the newest lag of every rocketflow source of every running query."""
+
+    def __init__(self, on_lag: OnLag | None = None) -> None:
+        self._on_lag = on_lag
+        self._lock = threading.Lock()
+        self._lags: dict[str, dict[QueueKey, QueueLag]] = {}
+        self._losses: dict[str, tuple[int, int]] = {}
+
+    def lags(self) -> dict[str, dict[QueueKey, QueueLag]]:
+        """{query id: {queue: lag}}."""
+        with self._lock:
+            return {query: dict(lags) for query, lags in self._lags.items()}
+
+    def data_loss(self, query_id: str) -> tuple[int, int]:
+        """(events, messages) that failOnDataLoss=false let pass in the query's present run."""
+        with self._lock:
+            return self._losses.get(query_id, (0, 0))
+
+    def total(self, query_id: str | None = None) -> QueueLag:
+        """All queues together, of one query or of all: messages and bytes added up, the largest ms."""
+        with self._lock:
+            chosen = [one for query, lags in self._lags.items() if query_id in (None, query) for one in lags.values()]
+        return QueueLag(
+            sum(one.latest for one in chosen),
+            sum(one.messages for one in chosen),
+            sum(one.bytes for one in chosen),
+            max((one.ms for one in chosen), default=0),
+        )
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is known yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take the lag out of a batch's progress."""
+        progress = event.progress
+        query_id = str(progress.id)
+        lags: dict[QueueKey, QueueLag] = {}
+        events, messages = 0, 0
+        for source in progress.sources:
+            report = _report(source.latestOffset)
+            if report is None:
+                continue
+            lags.update(lag_of_report(report))
+            events += report["dataLoss"]["events"]
+            messages += report["dataLoss"]["messages"]
+        if not lags:
+            return
+        with self._lock:
+            self._lags[query_id] = lags
+            self._losses[query_id] = (events, messages)
+        total = self.total(query_id)
+        _log.info("query %s is behind by %d messages, %d bytes, %d ms", query_id, total.messages, total.bytes, total.ms)
+        if self._on_lag is not None:
+            self._on_lag(query_id, lags)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """An idle query has read all there was at its last look."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Forget the query."""
+        with self._lock:
+            self._lags.pop(str(event.id), None)
+
+
+def _report(latest_offset: Any) -> dict[str, Any] | None:
+    """The report of a rocketflow source, None for another source's offset."""
+    try:
+        report = json.loads(latest_offset) if isinstance(latest_offset, str) else latest_offset
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) and "dataLoss" in report and "queues" in report else None
