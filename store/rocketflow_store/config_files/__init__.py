@@ -1,0 +1,47 @@
+"""The JSON files in `config/` of a store, as RocketMQ's broker writes and reads them.
+
+files = ConfigFiles(paths.config)
+files.topics.set_queue_nums("orders", 8)
+files.consumer_offsets.commit("billing", "orders", {0: 10})
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config_files.consumer_offsets import ConsumerOffsetsFile
+from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
+from rocketflow_store.config_files.json_config_file import ConfigFileError, DataVersion
+from rocketflow_store.config_files.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupsFile
+from rocketflow_store.config_files.topics import TopicConfig, TopicsFile
+from rocketflow_store.topic_names import is_system_topic, validate_group, validate_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.clock import Clock
+
+__all__ = [
+    "ConfigFileError",
+    "ConfigFiles",
+    "ConsumerOffsetsFile",
+    "DataVersion",
+    "DelayOffsetsFile",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupsFile",
+    "TopicConfig",
+    "TopicsFile",
+    "is_system_topic",
+    "validate_group",
+    "validate_topic",
+]
+
+
+class ConfigFiles:
+    """The files of one `config/` directory; nothing is read before it is asked for."""
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        self.topics = TopicsFile(directory, clock)
+        self.subscription_groups = SubscriptionGroupsFile(directory, clock)
+        self.consumer_offsets = ConsumerOffsetsFile(directory, clock)
+        self.delay_offsets = DelayOffsetsFile(directory, clock)

@@ -1,0 +1,101 @@
+"""`config/consumerOffset.json`: how far each group has read each queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rocketflow_store.config_files.json_config_file import JsonConfigFile
+from rocketflow_store.config_files.json_fields import object_field, offset_map
+from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.topic_names import validate_group, validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SEPARATOR: Final = "@"
+
+
+class ConsumerOffsetsFile(JsonConfigFile):
+    """Next offsets by (topic, group). A group may hold `@` itself: broadcasting consumers are `group@broadcast`."""
+
+    NAME: ClassVar[str] = "consumerOffset.json"
+    _offsets: dict[tuple[str, str], dict[int, int]]
+
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Next offset by queue id; empty for a group that never read the topic."""
+        with self._guard:
+            self._refresh()
+            return dict(self._offsets.get((topic, group), {}))
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self.offsets(group, topic).get(queue_id)
+
+    def table(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Everything, by (topic, group)."""
+        with self._guard:
+            self._refresh()
+            return {key: dict(offsets) for key, offsets in self._offsets.items()}
+
+    def groups(self) -> dict[str, list[str]]:
+        """Topics by group; broadcasting consumers are left out, as in the file's own `groupTopicMap`."""
+        with self._guard:
+            self._refresh()
+            return self._group_topics()
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Set the next offsets of the queues given and leave the others; durable on return."""
+        self.commit_all({(topic, group): offsets})
+
+    def commit_all(self, table: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
+        """`commit` for several (topic, group) in one write."""
+        for (topic, group), offsets in table.items():
+            validate_topic(topic)
+            for part in group.split(SEPARATOR):
+                validate_group(part)
+            for queue_id, offset in offsets.items():
+                if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
+                    raise StoreConfigError(f"{topic}{SEPARATOR}{group}", {queue_id: offset}, "must not be negative")
+        with self._guard:
+            self._refresh()
+            merged = dict(self._offsets)
+            for key, offsets in table.items():
+                merged[key] = {**merged.get(key, {}), **offsets}
+            if merged == self._offsets:
+                return
+            self._offsets = merged
+            self._persist()
+
+    def remove_group(self, group: str) -> bool:
+        """Forget what a group has read; False if it had read nothing."""
+        with self._guard:
+            self._refresh()
+            kept = {key: offsets for key, offsets in self._offsets.items() if key[1] != group}
+            if len(kept) == len(self._offsets):
+                return False
+            self._offsets = kept
+            self._persist()
+            return True
+
+    def _group_topics(self) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for topic, group in self._offsets:
+            if SEPARATOR not in group:
+                groups.setdefault(group, []).append(topic)
+        return groups
+
+    def _adopt(self, document: dict[str, Any]) -> None:
+        table = object_field(document, "offsetTable")
+        offsets: dict[tuple[str, str], dict[int, int]] = {}
+        for key in table:
+            topic, separator, group = key.partition(SEPARATOR)
+            if not separator:
+                raise ValueError(f"offsetTable holds {key!r}, which is not topic@group")
+            offsets[topic, group] = offset_map(object_field(table, key), key)
+        self._offsets = offsets
+
+    def _members(self) -> dict[str, Any]:
+        table = {
+            f"{topic}{SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in sorted(offsets.items())}
+            for (topic, group), offsets in self._offsets.items()
+        }
+        return {"groupTopicMap": self._group_topics(), "offsetTable": table}

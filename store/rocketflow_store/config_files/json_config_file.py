@@ -1,0 +1,160 @@
+"""One JSON file of `config/`: loaded with its `.bak` as the fallback, replaced atomically.
+
+A file that is there but cannot be understood, nor its `.bak`, is an error: starting empty would lose what it held.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rocketflow_store.clock import Clock, SystemClock
+from rocketflow_store.config_files.fastjson import format_json, parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field, object_field
+from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.files.os_files import access_error, sync_directory, write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ConfigFileError(CorruptRecordError):
+    """A config file and its `.bak` are both unreadable: repair one, or delete both to start with defaults."""
+
+    def __init__(self, file: object, why: str, backup_why: str) -> None:
+        super().__init__(
+            file, 0, f"{why}; its .bak {backup_why}; restore one of them, or delete both to start with defaults"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """How often and when a config file changed; `timestamp` in ms."""
+
+    counter: int = 0
+    timestamp: int = 0
+    state_version: int = 0
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> DataVersion:
+        return cls(
+            int64_field(entry, "counter", 0), int64_field(entry, "timestamp", 0), int64_field(entry, "stateVersion", 0)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}
+
+    def next(self, now_ms: int) -> DataVersion:
+        return DataVersion(self.counter + 1, now_ms, self.state_version)
+
+
+class JsonConfigFile(ABC):
+    """Base of the typed files. Reads see the file as it is now; changes need the store's write lock.
+
+    Members of the JSON that this version does not know survive every rewrite.
+    """
+
+    NAME: ClassVar[str]
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        self.path = directory / self.NAME
+        self._clock = clock or SystemClock()
+        self._guard = threading.RLock()
+        self._document: dict[str, Any] = {}
+        self._version = DataVersion()
+        self._seen: object = None
+        self._name_is_good = True
+
+    @property
+    def data_version(self) -> DataVersion:
+        with self._guard:
+            self._refresh()
+            return self._version
+
+    @abstractmethod
+    def _adopt(self, document: dict[str, Any]) -> None:
+        """Take over the members of `document`; ValueError, and nothing changed, where they make no sense."""
+
+    @abstractmethod
+    def _members(self) -> dict[str, Any]:
+        """The members to write, `dataVersion` apart."""
+
+    def _refresh(self) -> None:
+        """Load the file if it is another one than was seen last."""
+        signature = (_signature(self.path), _signature(_backup(self.path)))
+        if signature == self._seen:
+            return
+        self._load()
+        self._seen = signature
+
+    def _load(self) -> None:
+        why = self._try_load(self.path)
+        self._name_is_good = why is None
+        if why is None:
+            return
+        backup_why = self._try_load(_backup(self.path))
+        if backup_why is None:
+            return
+        if why == backup_why == _MISSING:
+            self._accept({})
+            return
+        raise ConfigFileError(self.path, why, backup_why)
+
+    def _try_load(self, path: Path) -> str | None:
+        """Why `path` cannot be used; None when it was taken over."""
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return _MISSING
+        except OSError as error:
+            raise access_error(path, error) from error
+        if not raw.strip():
+            return "is empty"
+        try:
+            self._accept(parse_json_object(raw.decode("utf-8")))
+        except ValueError as error:
+            return f"cannot be understood ({error})"
+        return None
+
+    def _accept(self, document: dict[str, Any]) -> None:
+        version = DataVersion.from_json(object_field(document, "dataVersion"))
+        self._adopt(document)
+        self._document, self._version = document, version
+
+    def _persist(self) -> None:
+        """Write the current members under the next data version. Previous content stays as `.bak` if it was good."""
+        version = self._version.next(self._clock.now_ms())
+        document = {**self._document, "dataVersion": version.to_json(), **self._members()}
+        directory = self.path.parent
+        if not directory.is_dir():
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise access_error(directory, error) from error
+            sync_directory(directory.parent)
+        try:
+            write_atomically(self.path, format_json(dict(sorted(document.items()))), keep_backup=self._name_is_good)
+        except BaseException:
+            self._seen = None  # memory is ahead of the disk: believe the disk
+            raise
+        self._document, self._version, self._name_is_good = document, version, True
+        self._seen = (_signature(self.path), _signature(_backup(self.path)))
+
+
+_MISSING = "is missing"
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise access_error(path, error) from error
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,148 @@
+"""`config/subscriptionGroup.json`: the consumer groups a broker knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rocketflow_store.config_files.json_config_file import JsonConfigFile
+from rocketflow_store.config_files.json_fields import bool_field, int32_field, int64_field, object_field, text_field
+from rocketflow_store.topic_names import validate_group
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KNOWN: Final = frozenset(
+    {
+        "attributes",
+        "brokerId",
+        "consumeBroadcastEnable",
+        "consumeEnable",
+        "consumeFromMinEnable",
+        "consumeMessageOrderly",
+        "consumeTimeoutMinute",
+        "groupName",
+        "groupRetryPolicy",
+        "groupSysFlag",
+        "notifyConsumerIdsChangedEnable",
+        "retryMaxTimes",
+        "retryQueueNums",
+        "whichBrokerWhenConsumeSlowly",
+    }
+)
+
+
+def _customized() -> dict[str, Any]:
+    return {"type": "CUSTOMIZED"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroupConfig:
+    """RocketMQ's SubscriptionGroupConfig; `extra` holds members that are carried along untouched."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    consume_timeout_minute: int = 15
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: Mapping[str, Any] = field(default_factory=_customized)
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, name: str, entry: dict[str, Any]) -> SubscriptionGroupConfig:
+        """ValueError names the member that makes no sense; members a 4.9 broker does not write take their defaults."""
+        attributes = object_field(entry, "attributes")
+        return cls(
+            group_name=text_field(entry, "groupName", name),
+            consume_enable=bool_field(entry, "consumeEnable", True),
+            consume_from_min_enable=bool_field(entry, "consumeFromMinEnable", True),
+            consume_broadcast_enable=bool_field(entry, "consumeBroadcastEnable", True),
+            consume_message_orderly=bool_field(entry, "consumeMessageOrderly", False),
+            consume_timeout_minute=int32_field(entry, "consumeTimeoutMinute", 15),
+            retry_queue_nums=int32_field(entry, "retryQueueNums", 1),
+            retry_max_times=int32_field(entry, "retryMaxTimes", 16),
+            group_retry_policy=object_field(entry, "groupRetryPolicy") or _customized(),
+            broker_id=int64_field(entry, "brokerId", 0),
+            which_broker_when_consume_slowly=int64_field(entry, "whichBrokerWhenConsumeSlowly", 1),
+            notify_consumer_ids_changed_enable=bool_field(entry, "notifyConsumerIdsChangedEnable", True),
+            group_sys_flag=int32_field(entry, "groupSysFlag", 0),
+            attributes={key: text_field(attributes, key, "") for key in attributes},
+            extra={key: value for key, value in entry.items() if key not in _KNOWN},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        entry = {
+            **self.extra,
+            "attributes": dict(self.attributes),
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "consumeMessageOrderly": self.consume_message_orderly,
+            "consumeTimeoutMinute": self.consume_timeout_minute,
+            "groupName": self.group_name,
+            "groupRetryPolicy": dict(self.group_retry_policy),
+            "groupSysFlag": self.group_sys_flag,
+            "notifyConsumerIdsChangedEnable": self.notify_consumer_ids_changed_enable,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queue_nums,
+            "whichBrokerWhenConsumeSlowly": self.which_broker_when_consume_slowly,
+        }
+        return dict(sorted(entry.items()))
+
+
+class SubscriptionGroupsFile(JsonConfigFile):
+    """Groups by name, and which of them may not read which topic."""
+
+    NAME: ClassVar[str] = "subscriptionGroup.json"
+    _groups: dict[str, SubscriptionGroupConfig]
+    _forbidden: dict[str, Any]
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        with self._guard:
+            self._refresh()
+            return self._groups.get(group)
+
+    def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        with self._guard:
+            self._refresh()
+            return dict(self._groups)
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Make or replace a group; durable on return."""
+        validate_group(config.group_name)
+        with self._guard:
+            self._refresh()
+            if self._groups.get(config.group_name) == config:
+                return
+            self._groups = {**self._groups, config.group_name: config}
+            self._persist()
+
+    def remove(self, group: str) -> bool:
+        """Forget a group and what it may not read; False if there was none."""
+        with self._guard:
+            self._refresh()
+            if group not in self._groups:
+                return False
+            self._groups = {name: config for name, config in self._groups.items() if name != group}
+            self._forbidden = {name: topics for name, topics in self._forbidden.items() if name != group}
+            self._persist()
+            return True
+
+    def _adopt(self, document: dict[str, Any]) -> None:
+        table = object_field(document, "subscriptionGroupTable")
+        groups = {name: SubscriptionGroupConfig.from_json(name, object_field(table, name)) for name in table}
+        self._forbidden = object_field(document, "forbiddenTable")
+        self._groups = groups
+
+    def _members(self) -> dict[str, Any]:
+        groups = {name: config.to_json() for name, config in self._groups.items()}
+        return {"forbiddenTable": self._forbidden, "subscriptionGroupTable": groups}

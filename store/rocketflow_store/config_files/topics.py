@@ -1,0 +1,145 @@
+"""`config/topics.json`: the topics of a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rocketflow_store.config_files.json_config_file import JsonConfigFile
+from rocketflow_store.config_files.json_fields import bool_field, count_field, int32_field, object_field, text_field
+from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.topic_names import validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PERM_PRIORITY: Final = 8
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+MAX_QUEUE_NUMS: Final = 65_536
+
+_KNOWN: Final = frozenset(
+    {
+        "attributes",
+        "order",
+        "perm",
+        "readQueueNums",
+        "topicFilterType",
+        "topicName",
+        "topicSysFlag",
+        "writeQueueNums",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """RocketMQ's TopicConfig; `extra` holds members that this version does not know."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    order: bool = False
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, name: str, entry: dict[str, Any]) -> TopicConfig:
+        """ValueError names the member that makes no sense."""
+        attributes = object_field(entry, "attributes")
+        return cls(
+            topic_name=text_field(entry, "topicName", name),
+            read_queue_nums=count_field(entry, "readQueueNums", 16),
+            write_queue_nums=count_field(entry, "writeQueueNums", 16),
+            perm=int32_field(entry, "perm", PERM_READ | PERM_WRITE),
+            order=bool_field(entry, "order", False),
+            topic_filter_type=text_field(entry, "topicFilterType", "SINGLE_TAG"),
+            topic_sys_flag=int32_field(entry, "topicSysFlag", 0),
+            attributes={key: text_field(attributes, key, "") for key in attributes},
+            extra={key: value for key, value in entry.items() if key not in _KNOWN},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        entry = {
+            **self.extra,
+            "attributes": dict(self.attributes),
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicFilterType": self.topic_filter_type,
+            "topicName": self.topic_name,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+        return dict(sorted(entry.items()))
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.perm & PERM_READ)
+
+    @property
+    def writable(self) -> bool:
+        return bool(self.perm & PERM_WRITE)
+
+
+class TopicsFile(JsonConfigFile):
+    """Topics by name. Names are checked when set, not when read: brokers store their own host names here."""
+
+    NAME: ClassVar[str] = "topics.json"
+    _topics: dict[str, TopicConfig]
+
+    def get(self, topic: str) -> TopicConfig | None:
+        with self._guard:
+            self._refresh()
+            return self._topics.get(topic)
+
+    def topics(self) -> dict[str, TopicConfig]:
+        """All topics, the store's own included."""
+        with self._guard:
+            self._refresh()
+            return dict(self._topics)
+
+    def put(self, config: TopicConfig) -> None:
+        """Make or replace a topic; durable on return. StoreConfigError for a name or numbers RocketMQ refuses."""
+        validate_topic(config.topic_name)
+        for name, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+            if not 0 <= value <= MAX_QUEUE_NUMS:
+                raise StoreConfigError(name, value, f"must be between 0 and {MAX_QUEUE_NUMS}")
+        if not 0 <= config.perm < 2 * PERM_PRIORITY:
+            raise StoreConfigError("perm", config.perm, "is a sum of 8 priority, 4 read, 2 write, 1 inherit")
+        with self._guard:
+            self._refresh()
+            if self._topics.get(config.topic_name) == config:
+                return
+            self._topics = {**self._topics, config.topic_name: config}
+            self._persist()
+
+    def set_queue_nums(self, topic: str, queue_nums: int) -> TopicConfig:
+        """Give `topic` that many write queues and at least as many read queues; makes the topic if need be."""
+        with self._guard:
+            known = self.get(topic) or TopicConfig(topic, queue_nums, queue_nums)
+            read_queue_nums = max(known.read_queue_nums, queue_nums)
+            config = replace(known, read_queue_nums=read_queue_nums, write_queue_nums=queue_nums)
+            self.put(config)
+            return config
+
+    def remove(self, topic: str) -> bool:
+        """Forget a topic; False if there was none."""
+        with self._guard:
+            self._refresh()
+            if topic not in self._topics:
+                return False
+            self._topics = {name: config for name, config in self._topics.items() if name != topic}
+            self._persist()
+            return True
+
+    def _adopt(self, document: dict[str, Any]) -> None:
+        table = object_field(document, "topicConfigTable")
+        self._topics = {name: TopicConfig.from_json(name, object_field(table, name)) for name in table}
+
+    def _members(self) -> dict[str, Any]:
+        return {"topicConfigTable": {name: config.to_json() for name, config in self._topics.items()}}

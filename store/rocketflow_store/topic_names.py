@@ -1,0 +1,57 @@
+"""RocketMQ's rules for topic and group names; a name that passes is safe as one path component."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rocketflow_store.errors import StoreConfigError
+
+MAX_TOPIC_LENGTH: Final = 127
+MAX_RETRY_TOPIC_LENGTH: Final = 255
+MAX_GROUP_LENGTH: Final = 120
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def validate_topic(name: str) -> str:
+    """`name` itself, or StoreConfigError with what RocketMQ allows."""
+    long_name = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return _validate("topic", name, MAX_RETRY_TOPIC_LENGTH if long_name else MAX_TOPIC_LENGTH)
+
+
+def validate_group(name: str) -> str:
+    """`name` itself, or StoreConfigError with what RocketMQ allows."""
+    return _validate("group", name, MAX_GROUP_LENGTH)
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether `name` belongs to the store itself: clients neither create nor list it."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+
+
+def _validate(kind: str, name: str, most: int) -> str:
+    if not name:
+        raise StoreConfigError(kind, name, f"the {kind} name is empty; give 1 to {most} of letters, digits, % | - _")
+    if len(name) > most:
+        raise StoreConfigError(kind, name[:64] + "...", f"has {len(name)} characters, at most {most} are allowed")
+    if not _NAME.fullmatch(name):
+        raise StoreConfigError(kind, name, f"a {kind} name may hold only letters, digits, % | - and _")
+    return name
