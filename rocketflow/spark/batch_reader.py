@@ -1,5 +1,7 @@
 """Batch reads: a range with a start and an end, narrowed by the query's WHERE."""
 
+# ruff: noqa: N802 - the method names are Spark's
+
 from __future__ import annotations
 
 import os

@@ -56,19 +56,20 @@ def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> 
     side_directory = root / "rocketflow"
     with _one_publisher(side_directory):
         held_back = ConsumerOffsetsFile(side_directory)
+        news: dict[tuple[str, str], dict[int, int]] = {}
         for key, offset in offsets.items():
-            held_back.set_offsets(key.topic, group, {key.queue_id: offset})
+            news.setdefault((key.topic, group), {})[key.queue_id] = offset
         if lock_holder(root / "lock") is not None:
-            held_back.save()
-            return held_back.path
-        real = ConsumerOffsetsFile(root / "config")
-        for (topic, owner), queues in held_back.offsets().items():
-            real.set_offsets(topic, owner, queues)
+            held_back.commit_all(news)
+            return side_directory / ConsumerOffsetsFile.NAME
         (root / "config").mkdir(exist_ok=True)
-        real.save()
-        for name in (held_back.path.name, held_back.path.name + ".bak"):
-            (side_directory / name).unlink(missing_ok=True)
-        return real.path
+        merged = held_back.table()
+        for name, queues in news.items():
+            merged[name] = {**merged.get(name, {}), **queues}
+        ConsumerOffsetsFile(root / "config").commit_all(merged)
+        for name_there in (ConsumerOffsetsFile.NAME, ConsumerOffsetsFile.NAME + ".bak"):
+            (side_directory / name_there).unlink(missing_ok=True)
+        return root / "config" / ConsumerOffsetsFile.NAME
 
 
 @contextmanager

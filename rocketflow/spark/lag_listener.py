@@ -10,6 +10,8 @@ A Python data source cannot report metrics of its own; what it can report is a "
 of each queue there (as of the start of the batch, behind the end of that batch), and this listener takes it out.
 """
 
+# ruff: noqa: N802 - the method names are Spark's
+
 from __future__ import annotations
 
 import json

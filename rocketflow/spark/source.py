@@ -1,5 +1,7 @@
 """The data source `rocketflow`: what Spark looks up, and which parts it gets for what it wants to do."""
 
+# ruff: noqa: N802 - the method names are Spark's
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -116,9 +116,9 @@ class StreamPlanner:
                 starts[key] = bounds.low
         ends = {key: self._end_of(key, bounds) for key, bounds in queues.items() if key in starts}
         ranges = ranges_between(starts, ends)
-        if limited and self._gate is not None and self._target is None:
-            if self._gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
-                return None
+        gate = self._gate if limited and self._target is None else None
+        if gate is not None and gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
+            return None
         if limited and self._options.max_offsets_per_trigger is not None:
             ranges = cut_by_rows(ranges, self._options.max_offsets_per_trigger)
         if limited and self._options.max_bytes_per_trigger is not None:

@@ -1,5 +1,7 @@
 """The stream reader that Spark drives: a thin shell around StreamPlanner (driver) and RowReader (executors)."""
 
+# ruff: noqa: N802 - the method names are Spark's
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
