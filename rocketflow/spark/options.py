@@ -240,13 +240,14 @@ def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
 def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualified_only: bool) -> None:
     """A topic, or store/topic; with several stores JSON positions must name the store."""
     store, slash, topic = name.rpartition("/")
-    if slash and store not in stores:
-        known = ", ".join(sorted(one for one in stores if one)) or "none is named in option path"
-        raise bad_value_error(option, value, f"{name!r} names store {store!r}; known: {known}")
+    if slash and store not in stores and stores != {""}:
+        known = ", ".join(sorted(stores))
+        raise OptionError(option, f"option {option}={value!r}: {name!r} names store {store!r}; known: {known}")
     if qualified_only and not slash and len(stores) > 1:
         raise bad_value_error(option, value, f"store/topic instead of {name!r}, because there are several stores")
-    if not _TOPIC.fullmatch(topic):
-        raise bad_value_error(option, value, f"{topic!r} is no topic name: 1 to 127 of letters, digits, _ - % |")
+    if not _TOPIC.fullmatch(topic) or (slash and stores == {""}):
+        rule = "1 to 127 of letters, digits, _ - % |"
+        raise OptionError(option, f"option {option}={value!r}: {name!r} is no topic name; allowed is {rule}")
 
 
 def _starting(values: OptionValues, stores: set[str], *, streaming: bool) -> PositionChoice:

@@ -1,0 +1,177 @@
+"""Every option: what it takes, and what it says about what it does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketflow.spark.option_values import OptionError, OptionValues
+from rocketflow.spark.options import PositionKind, SourceOptions, StoreLocation
+from rocketflow_store.errors import InvalidFilterError
+
+BASE = {"path": "/data/a", "subscribe": "orders"}
+TWO = {"path": "a=/data/a,b=/data/b", "subscribe": "orders"}
+
+
+def parse(streaming: bool = True, base: dict[str, str] | None = None, **options: str) -> SourceOptions:
+    return SourceOptions.parse({**(BASE if base is None else base), **options}, streaming=streaming)
+
+
+def test_defaults() -> None:
+    options = parse()
+    assert options.stores == (StoreLocation("", "/data/a"),)
+    assert options.topics.topics == ("orders",)
+    assert options.starting.kind is PositionKind.LATEST
+    assert parse(streaming=False).starting.kind is PositionKind.EARLIEST
+    assert options.ending.kind is PositionKind.LATEST
+    assert options.max_trigger_delay_ms == 900_000
+    assert options.fail_on_data_loss
+    assert not options.include_properties
+    assert not options.include_system_topics
+    assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (None, None)
+    assert (options.max_bytes_per_trigger, options.min_partitions) == (None, None)
+    assert (options.max_records_per_partition, options.consumer_group) == (None, None)
+    assert (options.tags, options.sql) == (None, None)
+
+
+def test_names_are_case_insensitive_and_sparks_own_options_pass() -> None:
+    options = parse(STARTINGOFFSETS="Earliest", MaxOffsetsPerTrigger="10", checkpointLocation="/c", queryName="q")
+    assert options.starting.kind is PositionKind.EARLIEST
+    assert options.max_offsets_per_trigger == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("subcribe", "subscribe"), ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"), ("tag", "tags"), ("fail", "Data")],
+)
+def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(OptionError, match=f"unknown option '{name}'.*{nearest}") as caught:
+        parse(**{name: "1"})
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("maxOffsetsPerTrigger", "0", "whole number of at least 1"),
+        ("maxOffsetsPerTrigger", "1e3", "whole number"),
+        ("minOffsetsPerTrigger", "-5", "whole number"),
+        ("maxTriggerDelay", "soon", "duration"),
+        ("maxBytesPerTrigger", "0", "bytes"),
+        ("maxBytesPerTrigger", "10 parsecs", "bytes"),
+        ("minPartitions", "two", "whole number"),
+        ("maxRecordsPerPartition", "", "whole number"),
+        ("failOnDataLoss", "maybe", "true or false"),
+        ("includeProperties", "1", "true or false"),
+        ("includeSystemTopics", "yes", "true or false"),
+        ("startingOffsets", "beginning", "earliest, latest, or JSON"),
+        ("startingOffsets", '{"orders": {"0": -3}}', "earliest, latest, or JSON"),
+        ("startingOffsets", '{"orders": {"zero": 1}}', "earliest, latest, or JSON"),
+        ("startingOffsets", '{"orders": {"0": 1, "0": 2}}', "earliest, latest, or JSON"),
+        ("startingOffsets", "{}", "earliest, latest, or JSON"),
+        ("startingTimestamp", "yesterday", "whole number of at least 0"),
+        ("startingOffsetsByTimestamp", "17", "JSON"),
+        ("startingOffsetsByTimestampStrategy", "nearest", "error or latest"),
+        ("subscribe", ",", "topic names"),
+        ("subscribe", "../x", "no topic name"),
+        ("subscribe", "x" * 128, "1 to 127"),
+        ("consumerGroup", "a b", "letters"),
+        ("path", "s3://bucket/x", "local file system"),
+        ("path", "a=/x,a=/y", "different name"),
+        ("path", "a=/x,b=/x", "different directory"),
+    ],
+)
+def test_a_wrong_value_names_option_value_and_what_is_allowed(option: str, value: str, allowed: str) -> None:
+    with pytest.raises(OptionError, match=allowed) as caught:
+        parse(**{option: value})
+    assert option in str(caught.value)
+    assert repr(value) in str(caught.value) or value[1:6] in str(caught.value)
+    assert caught.value.option == option
+
+
+def test_topics_are_chosen_in_exactly_one_way() -> None:
+    with pytest.raises(OptionError, match="none is given"):
+        SourceOptions.parse({"path": "/x"}, streaming=True)
+    with pytest.raises(OptionError, match="subscribe and assign are given"):
+        parse(assign='{"orders": [0]}')
+    with pytest.raises(OptionError, match=r"subscribePattern.*regular expression"):
+        parse(base={"path": "/x"}, subscribePattern="(")
+    for wrong in ('{"orders": 0}', '{"orders": []}', "orders", '{"orders": [-1]}', "{}"):
+        with pytest.raises(OptionError, match="assign"):
+            parse(base={"path": "/x"}, assign=wrong)
+    assert parse(base={"path": "/x"}, assign='{"b": [2, 0, 2], "a": [1]}').topics.queues == (("a", (1,)), ("b", (0, 2)))
+
+
+def test_path_is_required_and_the_network_is_not_there_yet() -> None:
+    with pytest.raises(OptionError, match="path is missing"):
+        SourceOptions.parse({"subscribe": "a"}, streaming=True)
+    with pytest.raises(OptionError, match=r"namesrvAddr.*not implemented yet.*path"):
+        SourceOptions.parse({"namesrvAddr": "h:9876", "subscribe": "a"}, streaming=True)
+    with pytest.raises(OptionError, match="exclude"):
+        parse(namesrvAddr="h:9876")
+
+
+def test_several_stores(tmp_path: Path) -> None:
+    options = parse(base=TWO, startingOffsets='{"a/orders": {"0": 3}, "b/orders": {"1": -2}}')
+    assert [store.name for store in options.stores] == ["a", "b"]
+    assert options.starting.by_topic() == {"a/orders": {0: 3}, "b/orders": {1: -2}}
+    with pytest.raises(OptionError, match="store/topic instead of 'orders'"):
+        parse(base=TWO, startingOffsets='{"orders": {"0": 3}}')
+    with pytest.raises(OptionError, match="names store 'c'; known: a, b"):
+        parse(base=TWO, startingOffsets='{"c/orders": {"0": 3}}')
+    odd = tmp_path / "dt=1,x=2"
+    odd.mkdir()
+    assert parse(base={"path": str(odd), "subscribe": "t"}).stores == (StoreLocation("", str(odd)),)
+    assert parse(base={"path": "file:///data/a%20b", "subscribe": "t"}).stores[0].path == "/data/a b"
+
+
+def test_precedence_of_starts_and_ends() -> None:
+    numbers = '{"orders": {"0": 5}}'
+    both = parse(startingOffsets=numbers, startingOffsetsByTimestamp=numbers)
+    assert both.starting.kind is PositionKind.TIMESTAMPS
+    every = parse(startingOffsets=numbers, startingOffsetsByTimestamp=numbers, startingTimestamp="9")
+    assert (every.starting.kind, every.starting.timestamp_ms) == (PositionKind.TIMESTAMP, 9)
+    batch = parse(streaming=False, endingOffsets=numbers, endingOffsetsByTimestamp=numbers, endingTimestamp="9")
+    assert batch.ending.kind is PositionKind.TIMESTAMP
+    assert parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="LATEST").starting.latest_if_unmatched
+
+
+@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(option: str) -> None:
+    with pytest.raises(OptionError, match=f"{option}.*a stream has no end"):
+        parse(**{option: "latest"})
+
+
+def test_a_batch_neither_starts_at_the_end_nor_ends_at_the_start() -> None:
+    for wrong in ({"startingOffsets": "latest"}, {"startingOffsets": '{"orders": {"0": -1}}'}):
+        with pytest.raises(OptionError, match="batch read"):
+            parse(streaming=False, **wrong)
+    for wrong in ({"endingOffsets": "earliest"}, {"endingOffsets": '{"orders": {"0": -2}}'}):
+        with pytest.raises(OptionError, match="endingOffsets"):
+            parse(streaming=False, **wrong)
+
+
+def test_filters_are_parsed_at_once() -> None:
+    with pytest.raises(InvalidFilterError):
+        parse(tags="||")
+    with pytest.raises(InvalidFilterError):
+        parse(sql="a >")
+    assert parse(sql="a > 1 AND b IS NOT NULL").sql == "a > 1 AND b IS NOT NULL"
+
+
+def test_minimum_above_maximum_is_refused() -> None:
+    with pytest.raises(OptionError, match="at most maxOffsetsPerTrigger=5"):
+        parse(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 h", 7_200_000), ("70", 70)]
+)
+def test_durations(text: str, expected: int) -> None:
+    assert OptionValues({"d": text}).duration_ms("D") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("64k", 65536), ("10MB", 10 << 20), ("1g", 1 << 30)])
+def test_sizes(text: str, expected: int) -> None:
+    assert OptionValues({"s": text}).size_bytes("S") == expected
