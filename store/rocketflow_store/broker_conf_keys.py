@@ -1,0 +1,144 @@
+"""The keys that RocketMQ 4.9 and 5.x brokers take from their properties file, by the type of their values."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BOOLEAN = """
+    accountStatsEnable accountStatsPrintZeroValues aclEnable allAckInSyncStateSet
+    allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner asyncSendEnable
+    authenticationEnabled authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable
+    autoDeleteUnusedStats autoMessageVersionOnTopicLen brokerFastFailureEnable brokerTopicEnable
+    checkCRCOnRecover cleanFileForciblyEnable clearRetryTopicWhenDeleteTopic clientCloseSocketIfTimeout
+    clientPooledByteBufAllocatorEnable clusterTopicEnable coldCtrStrategyEnable coldDataFlowControlEnable
+    coldDataScanEnable combineCQEnableCheckSelf compatibleWithOldNameSrv compressedRegister dataReadAheadEnable
+    debugLockEnable disableCallbackExecutor disableConsumeIfConsumerReadSlowly disableNettyWorkerGroup
+    diskFallRecorded dispatchFromSenderThread duplicationEnable enableAcceleratedRecovery enableAsyncReput
+    enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
+    enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConnectionMetrics
+    enableConsumeQueueExt enableControllerMode enableCreateSysGroup enableDLegerCommitLog enableDetailStat
+    enableFastChannelEventProcess enableLagAndDlqMetrics enableLmq enableLmqStats
+    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableMixedMessageType
+    enableMultiDispatch enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
+    enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
+    enablePopMessageThreshold enablePopMetrics enablePropertyFilter enableReconnectForGoAway
+    enableRegisterProducer enableRemoteEscape enableRemotingMetrics enableRequestMetrics enableRetryTopicV2
+    enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
+    enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck enableSlaveActingMaster
+    enableSplitMetadata enableSplitRegistration enableStatsMetrics enableTransactionMetrics enabledAppendPropCRC
+    estimateAccumulation fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
+    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer filterSupportRetry flushCommitLogTimed
+    forceRegister forceVerifyPropCRC haFlowControlEnable highSpeedMode initPopOffsetByCheckMsgInMem
+    isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isolateLogEnable litePullMessageEnable
+    lockInStrictMode longPollingEnable mappedFileSwapEnable messageIndexEnable messageIndexSafe metricsInDelta
+    migrateAuthFromV1Enabled notifyConsumerIdsChangedEnable offsetCheckInSlave popConsumerFSServiceInit
+    popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog
+    popResponseReturnActualRetryTopic printChannelGroups putConsumeQueueDataByFileChannel readUnCommitted
+    realTimeNotifyConsumerChange realTimePersistRocksDBConfig recallMessageEnable recheckReputOffsetFromCq
+    recoverConcurrently rejectPullConsumerEnable rejectTransactionMessage retrieveMessageFromPopRetryTopicV1
+    rocksdbCQDoubleWriteEnable searchBcqByCacheEnable serverLoadBalancerEnable serverNettyWorkerGroupEnable
+    serverPooledByteBufAllocatorEnable skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable
+    storeReplyMessageEnable syncFromLastFile syncMasterFlushOffsetWhenStartup timerEnableCheckMetrics
+    timerEnableDisruptor timerEnableRetryUntilSuccess timerInterceptDelayLevel timerSkipUnknownError
+    timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable traceOn traceTopicEnable
+    transferMsgByHeap transientStorePoolEnable useABSLock useEpollNativeSelector usePIDColdCtrStrategy
+    useReentrantLockWhenPutMessage useServerSideResetOffset useStaticSubscription useTLS
+    validateSystemTopicWhenUpdateTopic wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
+    writeWithoutMmap
+"""
+_INT = """
+    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio ackMessageThreadPoolNums
+    ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond
+    adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
+    bitMapLengthConsumeQueueExt brokerElectionPriority brokerHeartbeatInterval brokerPermission
+    cleanOfflineBrokerInterval cleanResourceInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
+    clientChannelMaxIdleTimeSeconds clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
+    clientOnewaySemaphoreValue clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads
+    combineCQMaxExtraSearchCommitLogFiles commercialBaseCount commercialSizePerMsg commitCommitLogLeastPages
+    commitCommitLogThoroughInterval commitIntervalCommitLog commitLogSwapMapReserveFileNum
+    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+    connectTimeoutMillis consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval defaultPopShareQueueNum
+    defaultQueryMaxNum defaultTopicQueueNums deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
+    deleteFileBatchMax destroyMapedFileIntervalForcibly disappearTimeAfterStart diskMaxUsedSpaceRatio
+    diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads
+    endTransactionPoolQueueCapacity endTransactionThreadPoolNums expectConsumerNumUseFilter fileReservedTime
+    flushCommitLogLeastPages flushCommitLogThoroughInterval flushConsumeQueueLeastPages
+    flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval flushConsumerOffsetInterval
+    flushIntervalCommitLog flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile haHousekeepingInterval
+    haListenPort haMaxGapNotInSync haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize
+    heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity inSyncReplicas listenPort
+    litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
+    loadBalanceThreadPoolQueueCapacity logicQueueSwapMapReserveFileNum mappedFileSizeCommitLog
+    mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog
+    mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxConsumeQueueScan
+    maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum maxIndexNum maxLmqConsumeQueueNum
+    maxMessageSize maxMsgsNumBatch maxOffsetMapSize maxRecoveryCommitlogFiles maxStatsIdleTimeInMinutes
+    maxTopicLength maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
+    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory metricsOtelCardinalityLimit
+    metricsPromExporterPort minInSyncReplicas popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+    popCkStayBufferTimeOut popFromRetryProbability popPollingMapExpireTimeSeconds popPollingMapSize
+    popPollingSize popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead printChannelGroupsMinNum
+    processReplyMessageThreadPoolNums pullBatchMaxMessageCount pullMessageThreadPoolNums
+    pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
+    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity recoverThreadPoolNums
+    redeleteHangedFileInterval registerBrokerTimeoutMills registerNameServerPeriod replicasPerDiskPartition
+    replyThreadPoolQueueCapacity reviveQueueNum rocksdbFlushWalFrequency sampleCountThreshold sampleSteps
+    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked sendHeartbeatTimeoutMillis
+    sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
+    serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverOnewaySemaphoreValue
+    serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
+    shutdownWaitTimeSeconds slaveTimeout spinLockCollisionRetreatOptimalDegree splitMetadataSize
+    splitRegistrationSize statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+    statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum syncBrokerMemberGroupPeriod
+    syncFlushTimeout timerColdDataCheckIntervalMs timerCongestNumEachSlot timerFlushIntervalMs
+    timerGetMessageThreadNum timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+    timerProgressLogIntervalMs timerPutMessageThreadNum timerRollWindowSlot topicQueueLockNum totalReplicas
+    transactionCheckMax transactionOpBatchInterval transactionOpMsgMaxSize transientStorePoolSize
+    travelCqFileNumWhenGetMessage updateNameServerAddrPeriod userCacheExpiredSecond userCacheMaxNum
+    userCacheRefreshSecond writeBufferHighWaterMark writeBufferLowWaterMark
+"""
+_LONG = """
+    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerId brokerNotActiveTimeoutMillis
+    cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval checkSyncStateSetPeriod
+    cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval commitLogForceSwapMapInterval commitLogSwapMapInterval
+    consumerFallbehindThreshold consumerOffsetUpdateVersionStep controllerHeartBeatTimeoutMills
+    delayOffsetUpdateVersionStep fetchNamesrvAddrInterval filterDataCleanTimeSpan flushDelayOffsetInterval
+    forwardTimeout globalColdReadThreshold haMaxTimeSlaveNotCatchup loadBalancePollNameServerInterval
+    logicQueueForceSwapMapInterval logicQueueSwapMapInterval maxChecksumRange maxHaTransferByteInSecond
+    maxPopPollingSize maxReconnectIntervalTimeSeconds maxSlaveResendLength memTableFlushIntervalMs
+    metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+    osPageCacheBusyTimeOutMills popInflightMessageThreshold popLongPollingForceNotifyInterval reviveAckWaitMs
+    reviveInterval reviveMaxSlow reviveScanTime rocksdbWalFileRollingThreshold shortPollingTimeMills
+    startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec subscriptionExpiredTimeout syncBrokerMetadataPeriod
+    syncControllerMetadataPeriod transactionCheckInterval transactionMetricFlushInterval transactionTimeOut
+    waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
+    waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+    waitTimeMillsInTransactionQueue
+"""
+_FLOAT = """
+    logicalDiskSpaceCleanForciblyThreshold
+"""
+_TEXT = """
+    authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
+    authenticationWhitelist authorizationMetadataProvider authorizationProvider authorizationStrategy
+    authorizationWhitelist bindAddress bottomMostCompressionTypeForConsumeQueueStore brokerClusterName
+    brokerConfigPath brokerIP1 brokerIP2 brokerName clusterName combineAssignOffsetCQType
+    combineCQLoadingCQTypes combineCQPreferCQType configBlackList configManagerVersion configName controllerAddr
+    dLegerGroup dLegerPeers dLegerSelfId defaultMessageRequestMode deleteWhen haMasterAddress
+    initAuthenticationUser innerClientAuthenticationCredentials messageDelayLevel messageStorePlugIn
+    metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget metricsLabel metricsPromExporterHost
+    msgTraceTopicName namesrvAddr preferredLeaderId readOnlyCommitLogStorePaths regionId rocketmqHome
+    rocksdbCompressionType socksProxyConfig storePathBrokerIdentity storePathCommitLog storePathDLedgerCommitLog
+    storePathEpochFile storePathRootDir storeType timerCheckMetricsWhen
+"""
+
+BOOLEAN_KEYS: Final = frozenset(_BOOLEAN.split())
+INT_KEYS: Final = frozenset(_INT.split())
+LONG_KEYS: Final = frozenset(_LONG.split())
+FLOAT_KEYS: Final = frozenset(_FLOAT.split())
+TEXT_KEYS: Final = frozenset(_TEXT.split())
+CHOICE_KEYS: Final = {
+    "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH"),
+    "brokerRole": ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
+}

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow_store.broker_conf import (
+    KNOWN_KEYS,
+    environment_settings,
+    load_broker_conf,
+    parse_broker_conf,
+    parse_properties,
+)
+from rocketflow_store.config import StoreConfig
+from rocketflow_store.errors import StoreAccessError, StoreConfigError
+from rocketflow_store.status import FlushDiskType
+
+
+def test_values_are_typed() -> None:
+    text = """
+    # storage
+    mappedFileSizeCommitLog=1048576
+    flushDiskType = SYNC_FLUSH
+    messageIndexEnable:false
+    transactionTimeOut 3000
+    brokerName=broker-b\\
+        -east
+    ! rocketflow's own
+    rocketflow.storeId=x=y
+    """
+    assert parse_broker_conf(text) == {
+        "mappedFileSizeCommitLog": 1048576,
+        "flushDiskType": FlushDiskType.SYNC_FLUSH,
+        "messageIndexEnable": False,
+        "transactionTimeOut": 3000,
+        "brokerName": "broker-b-east",
+        "rocketflow.storeId": "x=y",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a=1", [("a", "1")]),
+        ("a = 1 ", [("a", "1 ")]),
+        ("a : 1", [("a", "1")]),
+        ("a 1", [("a", "1")]),
+        ("a", [("a", "")]),
+        ("a==1", [("a", "=1")]),
+        (r"a\ b=1", [("a b", "1")]),
+        (r"a\=b=1", [("a=b", "1")]),
+        ("a=x\\\\\nb=y", [("a", "x\\"), ("b", "y")]),
+        ("a=x\\\n   y", [("a", "xy")]),
+        ("a=\\u00e9\\t\\q", [("a", "é\tq")]),
+        ("a=x\\", [("a", "x")]),
+        ("a=${user.home}/store", [("a", "${user.home}/store")]),
+        ("#a=1\n!b=2\n\n", []),
+        ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
+    ],
+)
+def test_reads_what_java_reads(text: str, entries: list[tuple[str, str]]) -> None:
+    assert [(key, value) for _, key, value in parse_properties(text)] == entries
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("flushDiskTyp=SYNC_FLUSH", "flushDiskType"),
+        ("mappedfilesizecommitlog=1", "mappedFileSizeCommitLog"),
+        ("\n\nnonsense!!=1", "line 3"),
+        ("messageIndexEnable=yes", "true or false"),
+        ("maxIndexNum=1_000", "integer"),
+        ("maxIndexNum=99999999999", "32 bits"),
+        ("flushDiskType=SYNC", "ASYNC_FLUSH, SYNC_FLUSH"),
+        ("brokerName=\\u12", "four hexadecimal"),
+    ],
+)
+def test_errors_say_what_is_allowed(text: str, hint: str) -> None:
+    with pytest.raises(StoreConfigError, match=hint):
+        parse_broker_conf(text)
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=80))
+def test_any_text_gives_entries_or_a_typed_error(text: str) -> None:
+    try:
+        entries = parse_properties(text)
+    except StoreConfigError:
+        return
+    assert all(isinstance(key, str) and isinstance(value, str) for _, key, value in entries)
+
+
+def test_environment_counts_only_known_keys() -> None:
+    found = environment_settings({"ROCKETFLOW_maxIndexNum": "7", "ROCKETFLOW_HOME": "/x", "maxIndexNum": "8"})
+    assert found == {"maxIndexNum": 7}
+
+
+def test_store_config_takes_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("mappedFileSizeCommitLog=65536\nflushDiskType=SYNC_FLUSH\nbrokerIP1=10.0.0.1\n")
+    assert load_broker_conf(file)["brokerIP1"] == "10.0.0.1"
+    config = StoreConfig.from_broker_conf(file)
+    assert config.mapped_file_size_commit_log == 65536
+    assert config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    with pytest.raises(StoreAccessError, match=r"missing\.conf"):
+        load_broker_conf(tmp_path / "missing.conf")
+
+
+def test_every_known_key_has_one_type() -> None:
+    from rocketflow_store import broker_conf_keys as keys
+
+    kinds = [keys.BOOLEAN_KEYS, keys.INT_KEYS, keys.LONG_KEYS, keys.FLOAT_KEYS, keys.TEXT_KEYS, set(keys.CHOICE_KEYS)]
+    assert sum(len(kind) for kind in kinds) == len(KNOWN_KEYS) > 400
