@@ -168,18 +168,14 @@ class MessageStore:
             check_crc=self.config.check_crc_on_recover,
         )
         confirmed = read_confirm(self.paths) if abort_found else None
-        start = self._log.min_phy_offset
-        if confirmed is not None:
-            start = max(start, confirmed.durable_offset)
-        elif not abort_found:
-            start = max(start, self._queues.max_unit_end())
+        start = recovery.scan_start(abort_found, confirmed)
         end = recovery.find_end(start, foreign=abort_found and confirmed is None)
         truncated_from, truncated_to = end.offset, end.offset
         if abort_found:
             truncated_from, truncated_to = recovery.cut(end)
             recovery.cut_queues(end.offset)
             self.index.recover(start)
-        elif end.offset > start or self._has_bytes_behind(end.offset):
+        elif end.offset > start or recovery.written_end(end.offset) > end.offset:
             truncated_from, truncated_to = recovery.cut(end)
         dispatched = recovery.dispatch(start, end.offset, self._dispatcher)
         if abort_found or dispatched:
@@ -192,12 +188,6 @@ class MessageStore:
         return RecoveryResult(
             abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined
         )
-
-    def _has_bytes_behind(self, offset: int) -> bool:
-        last = self._files.find(offset)
-        if last is not None and last.written_end() > offset - last.file_from_offset:
-            return True
-        return any(one.file_from_offset >= offset and one.written_end() for one in self._files.files)
 
     def _last_store_timestamp(self) -> int:
         """Store time of the newest message of any queue: later ones must not fall behind it."""

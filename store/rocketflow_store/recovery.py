@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rocketflow_store.config import StorePaths
+    from rocketflow_store.confirm import Confirmed
     from rocketflow_store.dispatch import Dispatcher
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.mapped_file import MappedFile
@@ -83,6 +84,13 @@ class Recovery:
         self._paths, self._files, self._log, self._queues = paths, files, log, queues
         self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
         self.quarantined: list[Quarantined] = []
+
+    def scan_start(self, abort_found: bool, confirmed: Confirmed | None) -> int:
+        """Where to begin to look at the log."""
+        start = self._log.min_phy_offset
+        if confirmed is not None:
+            return max(start, confirmed.durable_offset)
+        return start if abort_found else max(start, self._queues.max_unit_end())
 
     def find_end(self, start: int, *, foreign: bool) -> LogEnd:
         """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
@@ -225,15 +233,30 @@ class Recovery:
         if end.seen > offset:
             self._keep_evidence(offset, end.seen, end.why)
         last = self._files.find(offset)
-        reached = offset
         boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
-        for mapped in self._files.files:
-            if mapped.end_offset > offset and (written_end := mapped.written_end()):
-                reached = max(reached, mapped.file_from_offset + written_end)
+        reached = self.written_end(offset)
         self._files.drop_from(boundary)
         if last is not None and last.file_from_offset < boundary and offset < last.end_offset:
             last.zero_from(offset - last.file_from_offset)
         return reached, offset
+
+    def written_end(self, offset: int) -> int:
+        """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
+        reached = offset
+        for mapped in self._files.files:
+            if mapped.end_offset > offset and (written_end := mapped.written_end()):
+                reached = max(reached, mapped.file_from_offset + written_end)
+        return reached
+
+    def count(self, start: int, end: int) -> int:
+        """Records in [start, end)."""
+        found = 0
+        for mapped, records in self._walk(start):
+            offsets = records.positions + mapped.file_from_offset
+            found += int(np.count_nonzero(offsets < end))
+            if int(offsets[-1]) >= end:
+                break
+        return found
 
     def cut_queues(self, end: int) -> None:
         """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""

@@ -24,7 +24,7 @@ from rocketflow_store.results import StoreSnapshot
 from rocketflow_store.store_queries import StoreQueries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
+    from rocketflow_store.recovery import Recovery, RecoveryResult
     from rocketflow_store.results import GetMessageResult
 
 
@@ -107,6 +109,43 @@ class StoreReader:
     def lock_holder(self) -> str | None:
         """Which process writes here now."""
         return lock_holder(self.paths.lock)
+
+    @property
+    def log_files(self) -> list[MappedFile]:
+        """The CommitLog files, oldest first."""
+        return self._files.files
+
+    @property
+    def commit_log_file_count(self) -> int:
+        """How many CommitLog files there are."""
+        return len(self._files)
+
+    def record_size_at(self, phy_offset: int) -> int | None:
+        """Size of the record that begins at `phy_offset`, None where none does."""
+        return self._log.record_size_at(phy_offset)
+
+    def units_match(
+        self, topic: str, queue_id: int, first_queue_offset: int, units: npt.NDArray[np.void]
+    ) -> npt.NDArray[np.bool_]:
+        """Which of consecutive units point at a record that says it is that message."""
+        return self._log.matches(units, first_queue_offset, self._queries.identity(topic, queue_id))
+
+    def preview(self, look: Callable[[Recovery, StoreReader], RecoveryResult]) -> RecoveryResult:
+        """Let `look` see what a recovery of this store would find."""
+        from rocketflow_store.recovery import Recovery
+
+        config = self.config
+        return look(
+            Recovery(
+                self.paths,
+                self._files,
+                self._log,
+                self._table,
+                config.delay_levels_ms,
+                check_crc=config.check_crc_on_recover,
+            ),
+            self,
+        )
 
     @property
     def checkpoint(self) -> CheckpointFields:

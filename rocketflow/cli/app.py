@@ -1,0 +1,135 @@
+"""The tree of commands, and the one place where exceptions become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from rocketflow.cli import failures
+from rocketflow.cli.store_commands import store_app
+
+_SPARK_ARGUMENTS = "@spark-arguments@"
+
+app = typer.Typer(
+    name="rocketflow",
+    help="A Spark Structured Streaming pipeline on RocketMQ's storage design.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(store_app, name="store")
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    if debug:
+        os.environ["ROCKETFLOW_DEBUG"] = "1"
+
+
+@app.command()
+def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """Versions of RocketFlow and what it stands on. Example: rocketflow version --json"""
+    from rocketflow.cli.machine import versions
+
+    _print_fields(versions(), as_json)
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """What of Java, Spark, disk and limits is fine or not. Example: rocketflow doctor"""
+    import json
+
+    from rocketflow.cli.machine import examine
+
+    checks = examine()
+    if as_json:
+        print(json.dumps({"ok": all(one.ok for one in checks), "checks": [one.as_dict() for one in checks]}))
+    else:
+        for one in checks:
+            print(f"{'ok  ' if one.ok else 'FAIL'}  {one.name:<14} {one.detail}")
+    if not all(one.ok for one in checks):
+        raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def submit(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="A job, e.g. jobs/stream.py or stream.")],
+) -> None:
+    """spark-submit with the settings measured best; extra Spark options go behind `--`.
+
+    Example: rocketflow submit jobs/stream.py --source /data/s --subscribe t --sink /data/s --topic u --checkpoint /data/c
+    """
+    from rocketflow.submit import submit_job
+
+    arguments = ["--" if one == _SPARK_ARGUMENTS else one for one in context.args]
+    raise typer.Exit(submit_job(job, arguments))
+
+
+@app.command()
+def demo(
+    store: Annotated[str | None, typer.Option("--store", help="Copy a topic of this RocketMQ store instead.")] = None,
+    directory: Annotated[
+        str | None, typer.Option("--dir", help="Where to keep the demo's store (default: a temporary directory).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
+) -> None:
+    """Append 336,776 real flights, stream them through SQL, prove the result. Example: rocketflow demo"""
+    from rocketflow.demo import run_demo
+
+    raise typer.Exit(run_demo(store=store, directory=directory, as_json=as_json))
+
+
+def _print_fields(fields: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        import json
+
+        print(json.dumps(fields))
+    else:
+        for name, value in fields.items():
+            print(f"{name:<16} {value}")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; the exit code."""
+    debug = "--debug" in arguments or bool(os.environ.get("ROCKETFLOW_DEBUG"))
+    arguments = _without_debug(arguments)
+    if arguments[:1] == ["submit"]:  # the parser would swallow the separator
+        arguments = [_SPARK_ARGUMENTS if one == "--" else one for one in arguments]
+    try:
+        result = app(args=arguments, prog_name="rocketflow", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (the reader went away; nothing is to be said)
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        code = _usage_code(error)
+        if code is not None:
+            return code
+        if debug:
+            raise
+        return failures.report(error)
+
+
+def _without_debug(arguments: list[str]) -> list[str]:
+    """`--debug` may stand anywhere before a `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [one for one in arguments[:end] if one != "--debug"] + arguments[end:]
+
+
+def _usage_code(error: BaseException) -> int | None:
+    """Exit code of the command parser's own exceptions, None for others."""
+    if type(error).__name__ == "Abort":
+        return failures.EXIT_INTERRUPTED
+    if type(error).__name__ == "Exit":
+        return int(getattr(error, "exit_code", 0))
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        print(f"error: {failures.printable(error.format_message())}", file=sys.stderr)
+        return int(error.exit_code)
+    return None

@@ -1,0 +1,140 @@
+"""`store append`: JSON lines in, one outcome a line out. A refused line is reported, the rest goes on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import sys
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store import Message, PutMessageResult
+
+_BATCH: Final = 256
+_FIELDS: Final = {
+    "body", "bodyBase64", "tags", "keys", "properties", "queueId", "delayTimeLevel", "deliverTimestamp", "flag",
+    "shardingKey", "bornTimestamp",
+}  # fmt: skip
+
+
+def append_lines(path: str, topic: str, queue: int | None, source: str, sync: bool) -> int:
+    """Append every line of `source`; how many were refused."""
+    from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
+
+    flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
+    refused = 0
+    with _lines(source) as lines, MessageStore.open(path, StoreConfig(flush_disk_type=flush)) as store:
+        batch: list[tuple[int, Message]] = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                batch.append((number, parse_line(line, topic, queue)))
+            except ValueError as error:
+                refused += _flush(store, batch)
+                _report(number, str(error))
+                refused += 1
+            if len(batch) >= _BATCH:
+                refused += _flush(store, batch)
+        refused += _flush(store, batch)
+    return refused
+
+
+@contextlib.contextmanager
+def _lines(source: str) -> Iterator[IO[str]]:
+    from rocketflow.errors import UsageError
+
+    if source == "-":
+        yield sys.stdin
+        return
+    try:
+        with open(source, encoding="utf-8") as opened:
+            yield opened
+    except OSError as error:
+        raise UsageError(f"--input {source}: {error.strerror}") from error
+
+
+def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
+    """Put what was collected with one flush; print the outcomes in order."""
+    if not batch:
+        return 0
+    refused = 0
+    results: list[PutMessageResult] = store.put_messages([message for _, message in batch])
+    for (number, _), result in zip(batch, results, strict=True):
+        if not result.stored:
+            refused += 1
+            _report(number, result.why, result.status.name)
+            continue
+        print(
+            json.dumps(
+                {
+                    "status": result.status.name,
+                    "topic": result.topic,
+                    "queueId": result.queue_id,
+                    "queueOffset": result.queue_offset,
+                    "physicalOffset": result.physical_offset,
+                    "msgId": result.msg_id,
+                }
+            )
+        )
+    batch.clear()
+    return refused
+
+
+def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
+    print(json.dumps({"status": status, "line": number, "error": why}))
+    print(f"error: line {number}: {why}", file=sys.stderr)
+
+
+def parse_line(line: str, topic: str, queue: int | None) -> Message:
+    """The message of one JSON line; ValueError says what is wrong with it."""
+    from rocketflow_store import Message
+
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")
+    unknown = sorted(fields.keys() - _FIELDS)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+    properties = fields.get("properties") or {}
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise ValueError("properties must be an object of strings")
+    keys = fields.get("keys") or ()
+    if not isinstance(keys, (str, list)) or not all(isinstance(one, str) for one in keys):
+        raise ValueError("keys must be a string or a list of strings")
+    return Message(
+        topic=topic,
+        body=_body(fields),
+        tags=_typed(fields, "tags", str),
+        keys=keys,
+        properties=properties,
+        queue_id=_typed(fields, "queueId", int) if fields.get("queueId") is not None else queue,
+        sharding_key=_typed(fields, "shardingKey", str),
+        flag=_typed(fields, "flag", int) or 0,
+        born_timestamp=_typed(fields, "bornTimestamp", int),
+        delay_time_level=_typed(fields, "delayTimeLevel", int) or 0,
+        deliver_timestamp=_typed(fields, "deliverTimestamp", int),
+    )
+
+
+def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
+    value = fields.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise ValueError(f"{name} must be {'a string' if kind is str else 'a whole number'}")
+    return value
+
+
+def _body(fields: dict[str, Any]) -> bytes:
+    if "bodyBase64" in fields:
+        try:
+            return base64.b64decode(fields["bodyBase64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise ValueError(f"bodyBase64: {error}") from error
+    if "body" not in fields or fields["body"] is None:
+        raise ValueError("no body: give body or bodyBase64")
+    body = fields["body"]
+    return body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()

@@ -1,0 +1,98 @@
+"""What this machine offers: versions, and a list of checks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+_MIN_FREE_BYTES: Final = 2 << 30
+_MIN_OPEN_FILES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "ok": self.ok, "detail": self.detail}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, Any]:
+    """Versions of RocketFlow, Python and the libraries under it."""
+    from rocketflow import __version__
+
+    found: dict[str, Any] = {"rocketflow": __version__, "python": platform.python_version()}
+    for name in ("pyspark", "pyarrow", "numpy", "isal"):
+        found[name] = _version(name)
+    return found
+
+
+def examine() -> list[Check]:
+    """All checks; none of them starts a JVM session or changes anything."""
+    return [_java(), _spark(), _spark_files(), _pandas(), _disk(), _open_files(), _memory()]
+
+
+def _java() -> Check:
+    from rocketflow.errors import JavaNotFoundError
+    from rocketflow.runtime import ensure_java, java_version
+
+    try:
+        java = ensure_java()
+    except JavaNotFoundError as error:
+        return Check("java", False, str(error))
+    return Check("java", True, f"{java} (version {java_version(java)})")
+
+
+def _spark() -> Check:
+    version = _version("pyspark")
+    fine = version is not None and version.startswith("4.3.")
+    return Check("spark", fine, f"pyspark {version}" if fine else f"pyspark {version}: 4.3 is needed")
+
+
+def _spark_files() -> Check:
+    clash = _version("pyspark-client")
+    return Check(
+        "pyspark files",
+        clash is None,
+        "no other package overwrites them" if clash is None else f"pyspark-client {clash} overwrites them: uninstall it",
+    )
+
+
+def _pandas() -> Check:
+    version = _version("pandas")
+    fine = version is not None and int(version.split(".")[0]) < 3
+    return Check("pandas", fine, f"{version}" if fine else f"{version}: Spark 4.3 wants pandas 2")
+
+
+def _disk() -> Check:
+    where = Path(tempfile.gettempdir())
+    free = shutil.disk_usage(where).free
+    return Check("disk", free >= _MIN_FREE_BYTES, f"{free / (1 << 30):.1f} GiB free in {where}")
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Check("open files", soft >= _MIN_OPEN_FILES, f"{soft} (at most {hard})")
+
+
+def _memory() -> Check:
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Check("memory", size >= 2 << 30, f"{size / (1 << 30):.1f} GiB")

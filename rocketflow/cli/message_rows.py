@@ -1,0 +1,61 @@
+"""A message as users see it: one JSON object with RocketMQ's field names, or a line of a table."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketflow_store.message import MessageExt
+
+
+class BodyForm(enum.Enum):
+    """How a body is shown."""
+
+    TEXT = "text"
+    BASE64 = "base64"
+    SHA256 = "sha256"
+    NONE = "none"
+
+
+def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
+    """All fields of a message; times in ms; `sha256` is that of the decompressed body."""
+    fields: dict[str, Any] = {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.phy_offset,
+        "storeSize": message.store_size,
+        "msgId": message.msg_id,
+        "uniqKey": message.uniq_key,
+        "tags": message.tags,
+        "keys": message.keys,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "bodyCRC": message.body_crc,
+        "bodySize": len(message.stored_body),
+        "properties": dict(message.properties),
+    }
+    if body_form is not BodyForm.NONE:
+        fields["body"] = body_as(message.body, body_form)
+    return fields
+
+
+def body_as(body: bytes, form: BodyForm) -> str:
+    """A body as text (undecodable bytes are replaced), base64 or a digest."""
+    if form is BodyForm.BASE64:
+        return base64.b64encode(body).decode()
+    if form is BodyForm.SHA256:
+        return hashlib.sha256(body).hexdigest()
+    return body.decode("utf-8", "replace")
+
+
+TABLE_COLUMNS = ("topic", "queueId", "queueOffset", "storeTimestamp", "tags", "keys", "bodySize", "body")

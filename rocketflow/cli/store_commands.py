@@ -1,0 +1,350 @@
+"""`rocketflow store ...`: looking at a store, putting into it, checking and recovering it. No JVM is ever started."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketflow.cli import failures
+from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store import MessageExt, StoreConfig, StoreReader
+
+store_app = typer.Typer(help="Look at, fill, check and recover a store directory.", no_args_is_help=True)
+
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store directory (storePathRootDir).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+ConfigOption = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="broker.conf, where file sizes cannot be told.")
+]
+TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
+BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
+
+_MAX_MS = (1 << 63) - 1
+_FOLLOW_S = 0.1
+
+
+def _config(file: str | None) -> StoreConfig | None:
+    if file is None:
+        return None
+    from rocketflow_store import StoreConfig
+
+    return StoreConfig.from_broker_conf(file)
+
+
+def _reader(path: str, config: str | None) -> StoreReader:
+    from rocketflow_store import StoreReader
+
+    return StoreReader(path, _config(config))
+
+
+def _emit(fields: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+
+@store_app.command()
+def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption = None) -> None:
+    """State, topics and bounds of a store; changes nothing. Example: rocketflow store info /data/store --json"""
+    from rocketflow.cli.store_info import store_info
+
+    with _reader(path, config) as reader:
+        found = store_info(reader)
+    if as_json:
+        _emit(found)
+        return
+    log, index = found["commitLog"], found["index"]
+    print(f"{found['path']}: {found['state']}")
+    print(f"commitLog  [{log['minOffset']}, {log['maxOffset']})  {log['files']} files of {log['fileSize']} bytes")
+    print(f"index      {index['entries']} entries in {index['files']} files")
+    if not found["topics"]:
+        print("no topics")
+    for topic in found["topics"]:
+        total = sum(queue["maxOffset"] - queue["minOffset"] for queue in topic["queues"])
+        print(f"{topic['topic']:<40} {len(topic['queues']):>4} queues {total:>12} messages")
+
+
+@store_app.command()
+def cat(
+    path: PathArgument,
+    topic: TopicOption,
+    queue: Annotated[int | None, typer.Option("--queue", help="Only this queue.")] = None,
+    start: Annotated[int | None, typer.Option("--from", help="First queue offset.")] = None,
+    end: Annotated[int | None, typer.Option("--to", help="Queue offset behind the last.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, help="At most so many messages.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives.")] = False,
+    body: BodyOption = BodyForm.TEXT,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
+    from rocketflow_store.errors import UnknownTopicError
+
+    with _reader(path, config) as reader:
+        if topic not in reader.topics() and not follow:
+            raise UnknownTopicError(topic)
+        messages = _messages(reader, topic, queue, start, end, tags, follow)
+        _show(messages, body, as_json, most)
+
+
+def _messages(
+    reader: StoreReader,
+    topic: str,
+    queue: int | None,
+    start: int | None,
+    end: int | None,
+    tags: str | None,
+    follow: bool,
+) -> Iterator[MessageExt]:
+    """Messages queue by queue; with `follow` for ever, as they arrive."""
+    positions: dict[int, int] = {}
+    while True:
+        found = False
+        for queue_id in [queue] if queue is not None else reader.queues(topic):
+            low, high = reader.bounds(topic, queue_id)
+            at = positions.get(queue_id, max(low, start or 0))
+            stop = high if end is None else min(end, high)
+            while at < stop:
+                got = reader.get_message(topic, queue_id, at, min(32, stop - at), tags)
+                yield from (one for one in got.messages if one.queue_offset < stop)
+                found = found or bool(got.messages)
+                if got.next_begin_offset <= at:
+                    break
+                at = got.next_begin_offset
+            positions[queue_id] = at
+        if not follow:
+            return
+        if not found:
+            sys.stdout.flush()
+            time.sleep(_FOLLOW_S)
+
+
+def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: int | None) -> None:
+    from itertools import islice
+
+    chosen = islice(messages, most) if most is not None else messages
+    if as_json:
+        for message in chosen:
+            _emit(message_fields(message, body))
+        return
+    print("\t".join(name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE))
+    for message in chosen:
+        fields = message_fields(message, body)
+        cells = [str(fields[name] if fields[name] is not None else "") for name in TABLE_COLUMNS if name in fields]
+        print("\t".join(failures.printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells))
+
+
+@store_app.command()
+def find(
+    path: PathArgument,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
+    begin: Annotated[int, typer.Option("--begin", help="Store time from, ms.")] = 0,
+    end: Annotated[int, typer.Option("--end", help="Store time to, ms.")] = _MAX_MS,
+    most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 32,
+    msg_id: Annotated[str | None, typer.Option("--msg-id", help="Offset message id.")] = None,
+    uniq_key: Annotated[str | None, typer.Option("--uniq-key", help="UNIQ_KEY, in any topic or in --topic.")] = None,
+    physical_offset: Annotated[int | None, typer.Option("--physical-offset", help="Place in the log.")] = None,
+    body: BodyOption = BodyForm.TEXT,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Messages by key, id or place. Example: rocketflow store find /data/store --topic orders --key o-1"""
+    given = [one is not None for one in (key, msg_id, uniq_key, physical_offset)]
+    if sum(given) != 1:
+        raise typer.BadParameter("give one of --key (with --topic), --msg-id, --uniq-key, --physical-offset")
+    if key is not None and topic is None:
+        raise typer.BadParameter("--key needs --topic")
+    with _reader(path, config) as reader:
+        found: list[MessageExt] = []
+        if key is not None and topic is not None:
+            found = reader.query_message(topic, key, most, begin, end)
+        elif uniq_key is not None:
+            for one in [topic] if topic is not None else reader.topics():
+                found += [m for m in reader.query_message(one, uniq_key, most, begin, end) if m.uniq_key == uniq_key]
+        else:
+            offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
+            message = reader.look_message_by_offset(offset)
+            found = [message] if message is not None else []
+        if (key is not None or uniq_key is not None) and not reader.index_complete:
+            if as_json:
+                print(json.dumps({"indexComplete": False}), file=sys.stderr)
+            else:
+                print("note: the index does not cover the whole log; messages may be missing", file=sys.stderr)
+        _show(iter(found[:most]), body, as_json, None)
+        if not found:
+            print("error: no such message", file=sys.stderr)
+            raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+def _offset_of(msg_id: str) -> int:
+    from rocketflow_store.format.message_id import decode_offset_msg_id
+
+    try:
+        return decode_offset_msg_id(msg_id)[1]
+    except ValueError as error:
+        raise typer.BadParameter(f"--msg-id {error}") from error
+
+
+@store_app.command()
+def offset(
+    path: PathArgument,
+    topic: TopicOption,
+    queue: Annotated[int, typer.Option("--queue", help="Queue id.")],
+    timestamp: Annotated[int, typer.Option("--timestamp", metavar="MS", help="Store time, ms.")],
+    boundary: Annotated[str, typer.Option("--boundary", help="lower or upper.")] = "lower",
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
+    from rocketflow_store.errors import UnknownTopicError
+
+    if boundary not in ("lower", "upper"):
+        raise typer.BadParameter(f"--boundary {boundary!r}: lower or upper")
+    with _reader(path, config) as reader:
+        if queue not in reader.queues(topic):
+            raise UnknownTopicError(f"{topic} (queue {queue})")
+        found = reader.get_offset_in_queue_by_time(topic, queue, timestamp, boundary)
+    if as_json:
+        _emit({"offset": found})
+    else:
+        print(found)
+
+
+@store_app.command()
+def append(
+    path: PathArgument,
+    topic: TopicOption,
+    queue: Annotated[int | None, typer.Option("--queue", help="Queue for lines without queueId.")] = None,
+    source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="JSON lines; - is stdin.")] = "-",
+    flush: Annotated[str, typer.Option("--flush", help="sync or async.")] = "sync",
+    as_json: JsonOption = False,
+) -> None:
+    """Put JSON lines into a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
+    from rocketflow.cli.append_lines import append_lines
+
+    if flush not in ("sync", "async"):
+        raise typer.BadParameter(f"--flush {flush!r}: sync or async")
+    refused = append_lines(path, topic, queue, source, flush == "sync")
+    if refused:
+        raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+@store_app.command()
+def recover(
+    path: PathArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """What a broker does at start. Example: rocketflow store recover /data/store --dry-run"""
+    from rocketflow.cli.recover_store import recover_store
+
+    result = recover_store(path, _config(config), dry_run=dry_run)
+    if as_json:
+        _emit(result)
+    else:
+        for name, value in result.items():
+            print(f"{name:<14} {value}")
+    if result["quarantined"]:
+        raise typer.Exit(3)
+
+
+@store_app.command()
+def verify(
+    path: PathArgument,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads.")] = 2,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Check every record, queue unit and index entry; changes nothing. Example: rocketflow store verify /data/store"""
+    from rocketflow_store.verify import verify_store
+
+    with _progress("verify") as step:
+        result = verify_store(path, _config(config), workers=workers, progress=step)
+    if as_json:
+        _emit(result.as_dict())
+    else:
+        print(f"{result.records} records, {result.bytes} bytes in {result.seconds:.2f} s")
+        for one in result.findings:
+            print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{one.detail}")
+        print("clean" if not result.findings else f"{len(result.findings)} findings, {result.lost_records} records lost")
+    if result.lost_records:
+        raise typer.Exit(3)
+    if result.findings:
+        raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+@store_app.command()
+def export(
+    path: PathArgument,
+    topic: TopicOption,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Directory for the Parquet files.")],
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
+    from rocketflow_store.errors import UnknownTopicError
+    from rocketflow_store.export import export_topic
+
+    with _reader(path, config) as reader:
+        if topic not in reader.topics():
+            raise UnknownTopicError(topic)
+        result = export_topic(reader, topic, to)
+    if as_json:
+        _emit(result)
+    else:
+        print(f"{result['rows']} rows, {len(result['files'])} files in {to}")
+
+
+@store_app.command()
+def dump(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Any single file of a store.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Any single file of a store as JSON lines. Example: rocketflow store dump /data/store/checkpoint"""
+    from rocketflow_store.dump import dump_file
+
+    for fields in dump_file(file):
+        _emit(fields)
+
+
+class _progress:  # noqa: N801
+    """A progress bar on stderr where that is a terminal: `with _progress("verify") as step: step(done, total)`."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._bar: Any = None
+
+    def __enter__(self) -> Any:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn(self._what),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        task = self._bar.add_task(self._what, total=None)
+
+        def step(done: int, total: int) -> None:
+            self._bar.update(task, completed=done, total=total)
+
+        return step
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,60 @@
+"""`rocketflow submit`: spark-submit with this project's settings and this Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def jobs_directory() -> Path:
+    """Where the jobs are: in the repository, or in the installed package."""
+    here = Path(__file__).parent
+    packaged = here / "_jobs"
+    return packaged if packaged.is_dir() else here.parent / "jobs"
+
+
+def find_job(job: str) -> Path:
+    """The file of a job given as a path or by its name."""
+    name = job if job.endswith(".py") else f"{job}.py"
+    for candidate in (Path(name), jobs_directory() / Path(name).name):
+        if candidate.is_file():
+            return candidate
+    known = ", ".join(sorted(path.stem for path in jobs_directory().glob("[!_]*.py")))
+    raise UsageError(f"no job {job!r}: give a path, or one of {known}")
+
+
+def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
+    """The spark-submit command line; arguments behind `--` are Spark's."""
+    from rocketflow.spark.session import LOCAL_SETTINGS, STREAM_SETTINGS, prepare_environment
+
+    path = find_job(job)
+    prepare_environment()
+    ours, spark = list(arguments), []
+    if "--" in ours:
+        at = ours.index("--")
+        ours, spark = ours[:at], ours[at + 1 :]
+    settings = dict(STREAM_SETTINGS)
+    if not any(one.startswith("--master") for one in spark):
+        settings |= LOCAL_SETTINGS
+        spark = ["--master", "local[*]", *spark]
+    given = {one.partition("=")[0] for one in spark if "=" in one}
+    conf = [part for key, value in settings.items() if key not in given for part in ("--conf", f"{key}={value}")]
+    import pyspark
+
+    binary = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return [str(binary), *conf, *spark, str(path), *ours]
+
+
+def submit_job(job: str, arguments: Sequence[str]) -> int:
+    """Run a job and wait for it; its exit code."""
+    command = submit_command(job, arguments)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return subprocess.run(command, env=environment, check=False).returncode

@@ -1,0 +1,44 @@
+"""A topic as Parquet: one file a queue, with the source's columns, complete once it has its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketflow_store.columns import DEFAULT_COLUMNS, source_schema
+from rocketflow_store.files.os_files import access_error
+
+if TYPE_CHECKING:
+    from rocketflow_store.store_reader import StoreReader
+
+
+def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict[str, Any]:
+    """Write every queue of `topic` into `directory`; {topic, rows, files}. Memory is bounded by one batch."""
+    import pyarrow.parquet
+
+    target = Path(directory)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise access_error(target, error) from error
+    rows = 0
+    files: list[str] = []
+    schema = source_schema(DEFAULT_COLUMNS)
+    for queue_id in reader.queues(topic):
+        low, high = reader.bounds(topic, queue_id)
+        if low == high:
+            continue
+        path = target / f"{topic.replace('%', '_')}-{queue_id:05d}.parquet"
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
+                for batch in reader.read(topic, queue_id, low, high):
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+            temporary.replace(path)
+        except OSError as error:
+            raise access_error(path, error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        files.append(str(path))
+    return {"topic": topic, "rows": rows, "files": files}
