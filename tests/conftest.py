@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,22 +20,29 @@ settings.register_profile("project", deadline=None, suppress_health_check=[Healt
 settings.load_profile("project")
 
 
+def _extract(archive: Path, target: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(target, filter="data")
+
+
 @pytest.fixture(scope="session")
 def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`golden_store(name)`: the root of an unpacked golden store, shared by the session and never to be changed.
 
-    `golden_store(name, "rebuilt")` is what RocketMQ itself made of a crashed one.
+    `golden_store(name, "rebuilt")` has the derived files (queues, index, checkpoint) that RocketMQ itself made of it.
     """
     unpacked: dict[tuple[str, str], Path] = {}
 
     def unpack(name: str, archive: str = "store") -> Path:
         if (name, archive) not in unpacked:
             target = tmp_path_factory.mktemp(f"golden-{name}-{archive}")
-            with tarfile.open(GOLDEN / name / f"{archive}.tar.xz") as packed:
-                packed.extractall(target, filter="data")
-            inside = [entry for entry in target.iterdir() if entry.is_dir()]
-            is_root = (target / "commitlog").is_dir() or len(inside) != 1
-            unpacked[name, archive] = target if is_root else inside[0]
+            _extract(GOLDEN / name / "store.tar.xz", target)
+            if archive == "rebuilt":
+                for derived in ("consumequeue", "index"):
+                    shutil.rmtree(target / derived, ignore_errors=True)
+                (target / "abort").unlink(missing_ok=True)
+                _extract(GOLDEN / name / "rebuilt.tar.xz", target)
+            unpacked[name, archive] = target
         return unpacked[name, archive]
 
     return unpack
