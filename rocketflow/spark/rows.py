@@ -18,7 +18,7 @@ from rocketflow.spark.store_access import SourceStores
 from rocketflow_store.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from rocketflow_store.sql92 import SqlFilter
+    from rocketflow.spark.sql_rows import SqlRows
 
 _log: Final = logging.getLogger(__name__)
 BATCH_BYTES: Final = 2 << 20
@@ -56,7 +56,7 @@ class RowReader:
         return _merged(self._batches(ranges), self.projection.arrow_schema)
 
     def _batches(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        sql = _compiled(self.sql)
+        sql = _sql_rows(self.sql)
         columns = self.projection.columns
         extra: tuple[str, ...] = ()
         if sql is not None and PROPERTIES_COLUMN not in columns:
@@ -65,7 +65,7 @@ class RowReader:
         for one in ranges:
             for batch in self._queue(one, columns + extra):
                 if sql is not None:
-                    batch = batch.filter(sql.mask(batch.column(PROPERTIES_COLUMN)))
+                    batch = sql.keep(batch, batch.column(PROPERTIES_COLUMN))
                     if batch.num_rows == 0:
                         continue
                 yield pa.RecordBatch.from_arrays(batch.columns[: len(columns)], schema=schema)
@@ -91,12 +91,12 @@ class RowReader:
             raise DataLossError([Loss(one.key, one.start, low, high, lost, why, low)]) from error
 
 
-def _compiled(sql: str | None) -> SqlFilter | None:
+def _sql_rows(sql: str | None) -> SqlRows | None:
     if sql is None:
         return None
-    from rocketflow_store.sql92 import compile_filter
+    from rocketflow.spark.sql_rows import SqlRows
 
-    return compile_filter(sql)
+    return SqlRows(sql)
 
 
 def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -31,6 +31,7 @@ class QueueBounds(NamedTuple):
 class _Open:
     reader: StoreReader
     identity: tuple[object, ...]
+    generation: int
 
 
 _OPEN: dict[StoreLocation, _Open] = {}
@@ -62,7 +63,7 @@ def open_reader(location: StoreLocation) -> StoreReader:
     reader = StoreReader(location.path, _config(location))
     if known is not None:
         known.reader.close()
-    _OPEN[location] = _Open(reader, identity)
+    _OPEN[location] = _Open(reader, identity, 0 if known is None else known.generation + 1)
     return reader
 
 
@@ -82,6 +83,12 @@ class SourceStores:
     def reader(self, store: str) -> StoreReader:
         """The reader of a store by its name."""
         return open_reader(self._by_name[store])
+
+    def generation(self, store: str) -> int:
+        """Rises whenever the store's directory, or its writer, may have become another one."""
+        location = self._by_name[store]
+        open_reader(location)
+        return _OPEN[location].generation
 
     def path(self, store: str) -> str:
         """The directory of a store by its name."""

@@ -64,7 +64,7 @@ class StreamPlanner:
         self._progress = GroupProgress(options.consumer_group, self._stores) if options.consumer_group else None
         self._initial: StreamOffset | None = None
         self._target: dict[QueueKey, int] | None = None
-        self._verified: dict[QueueKey, tuple[QueuePosition, int]] = {}
+        self._verified: dict[QueueKey, tuple[QueuePosition, int, int]] = {}
         self._losses = LossCounter()
         self._last_end: StreamOffset | None = None
         self._report: tuple[object, dict[str, Any]] | None = None
@@ -109,7 +109,8 @@ class StreamPlanner:
 
     def _look(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
         queues = self._queues()
-        resumed = self._resume(start, queues)
+        generations = {name: self._stores.generation(name) for name in self._stores.names()}
+        resumed = self._resume(start, queues, generations)
         starts = {key: resumed.get(key, position.next_offset) for key, position in start.positions.items()}
         for key, bounds in queues.items():
             if key not in starts and bounds.high > bounds.low and (self._target is None or key in self._target):
@@ -138,7 +139,7 @@ class StreamPlanner:
             if position is None:
                 found = QueuePosition(found.next_offset, found.phy_offset, found.checksum, starts[key])
             positions[key] = found
-            self._verified[key] = (found.without_first(), queues[key].high)
+            self._verified[key] = (found.without_first(), queues[key].high, generations[key.store])
         end = StreamOffset(positions)
         return None if end.to_json() == start.to_json() else end
 
@@ -210,19 +211,19 @@ class StreamPlanner:
     def _is_unchanged(self, key: QueueKey, position: QueuePosition, low: int) -> bool:
         return self._stores.is_unchanged(key, position, low)
 
-    def _resume(self, start: StreamOffset, queues: Queues) -> dict[QueueKey, int]:
+    def _resume(self, start: StreamOffset, queues: Queues, generations: Mapping[str, int]) -> dict[QueueKey, int]:
         """Check the log behind `start`; where to go on in queues whose loss was accepted."""
         unsure = {
             key: position
             for key, position in _without_first(start).items()
-            if key not in queues or self._verified.get(key) != (position, queues[key].high)
+            if key not in queues or self._verified.get(key) != (position, queues[key].high, generations[key.store])
         }
         losses = find_losses(unsure, queues, self._is_unchanged)
         self._accept(losses)
         lost = {loss.key for loss in losses}
         for key, position in unsure.items():
             if key in queues and key not in lost:
-                self._verified[key] = (position, queues[key].high)
+                self._verified[key] = (position, queues[key].high, generations[key.store])
         return {loss.key: loss.resume_offset for loss in losses}
 
     def _accept(self, losses: list[Loss]) -> None:

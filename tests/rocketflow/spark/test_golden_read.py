@@ -25,10 +25,23 @@ STORES = [
     ("propcrc-53", "store"),
     ("expired-53", "store"),
 ]
-PLAIN = (
-    "topic queueId msgId uniqKey tags keys flag sysFlag bornHost storeHost reconsumeTimes preparedTransactionOffset "
-    "bodyCRC storeSize properties"
-).split()
+PLAIN = [
+    "topic",
+    "queueId",
+    "msgId",
+    "uniqKey",
+    "tags",
+    "keys",
+    "flag",
+    "sysFlag",
+    "bornHost",
+    "storeHost",
+    "reconsumeTimes",
+    "preparedTransactionOffset",
+    "bodyCRC",
+    "storeSize",
+    "properties",
+]
 
 
 def actual_messages(spark: SparkSession, path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,37 @@
+"""Small stores for tests of the Spark side, written by the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+
+SMALL_FILES = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20 * 100}
+
+
+def small_config(path: Path) -> StoreConfig:
+    """File sizes small enough that tests cross file boundaries."""
+    return StoreConfig(**SMALL_FILES) if not path.exists() else StoreConfig.for_store(path, **SMALL_FILES)
+
+
+def append(path: Path, messages: Iterable[Message]) -> None:
+    """Append to the store at `path`, made if it is not there, and close it."""
+    with MessageStore.open(path, small_config(path)) as store:
+        for result in store.put_messages(list(messages)):
+            assert result.stored, result
+
+
+def numbered(topic: str, numbers: Iterable[int], queues: int = 4, label: str = "") -> list[Message]:
+    """Messages with their number as body, spread over queues; tags a/b in turn, key k<number % 10>."""
+    return [
+        Message(
+            topic=topic,
+            body=f"{label}{number}".encode(),
+            tags="ab"[number % 2],
+            keys=[f"k{number % 10}"],
+            properties={"n": str(number)},
+            queue_id=number % queues,
+        )
+        for number in numbers
+    ]
