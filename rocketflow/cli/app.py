@@ -64,7 +64,7 @@ def submit(
 ) -> None:
     """spark-submit with the settings measured best; extra Spark options go behind `--`.
 
-    Example: rocketflow submit jobs/stream.py --source /data/s --subscribe t --sink /data/s --topic u --checkpoint /data/c
+    Example: rocketflow submit stream --source /data/s --subscribe t --sink /data/s --topic u --checkpoint /data/c
     """
     from rocketflow.submit import submit_job
 

@@ -72,7 +72,9 @@ def _spark_files() -> Check:
     return Check(
         "pyspark files",
         clash is None,
-        "no other package overwrites them" if clash is None else f"pyspark-client {clash} overwrites them: uninstall it",
+        "no other package overwrites them"
+        if clash is None
+        else f"pyspark-client {clash} overwrites them: uninstall it",
     )
 
 

@@ -29,8 +29,7 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
         "truncatedFrom": result.truncated_from,
         "truncatedTo": result.truncated_to,
         "quarantined": [
-            {"file": one.file, "offset": one.offset, "length": one.length, "why": one.why}
-            for one in result.quarantined
+            {"file": one.file, "offset": one.offset, "length": one.length, "why": one.why} for one in result.quarantined
         ],
         "dispatched": result.dispatched,
         "seconds": round(result.seconds, 3),

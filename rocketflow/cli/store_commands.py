@@ -275,7 +275,9 @@ def verify(
         print(f"{result.records} records, {result.bytes} bytes in {result.seconds:.2f} s")
         for one in result.findings:
             print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{one.detail}")
-        print("clean" if not result.findings else f"{len(result.findings)} findings, {result.lost_records} records lost")
+        print(
+            "clean" if not result.findings else f"{len(result.findings)} findings, {result.lost_records} records lost"
+        )
     if result.lost_records:
         raise typer.Exit(3)
     if result.findings:

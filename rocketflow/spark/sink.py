@@ -145,9 +145,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
         known = topics.get(topic)
         return known.write_queue_nums if known is not None else options.queues
 
-    encoder = BatchEncoder(
-        StoreConfig(), queue_count, default_topic=options.topic, row_hashes=True
-    )
+    encoder = BatchEncoder(StoreConfig(), queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
     part = stage(
         _encoded(encoder, rows, partition), batch_directory(paths.staging, batch.sink_id, batch.batch_id), name
@@ -224,4 +222,3 @@ def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
     if staged:
         staging = StorePaths(Path(options.path)).staging
         abort_batch(staging, staged[0].sink_id, batch_id, [one.part for one in staged])
-

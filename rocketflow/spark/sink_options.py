@@ -89,9 +89,7 @@ class SinkOptions:
             sink_id=sink_id,
             txn_id=txn_id,
             queues=values.integer("queues", 8, 1, 65_536) or 8,
-            flush_disk_type=FlushDiskType(
-                values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")
-            ),
+            flush_disk_type=FlushDiskType(values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")),
             replay_mismatch=values.choice("replayMismatch", ("error", "skip"), "error"),
             lock_timeout_ms=values.duration_ms("lockTimeout", 60_000) or 0,
             checkpoint_location=values.text("checkpointLocation"),
@@ -110,7 +108,9 @@ class SinkOptions:
             actual = field.dataType.simpleString()
             if actual not in _ALLOWED_TYPES[field.name]:
                 allowed = " or ".join(_ALLOWED_TYPES[field.name])
-                raise SinkSchemaError(f"column {field.name} is {actual}; the sink takes {allowed}: cast it in the query")
+                raise SinkSchemaError(
+                    f"column {field.name} is {actual}; the sink takes {allowed}: cast it in the query"
+                )
         if "body" not in names:
             raise SinkSchemaError("no column body: the sink needs one (binary or string)")
         if "topic" not in names and self.topic is None:

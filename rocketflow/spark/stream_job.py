@@ -71,7 +71,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
     parser.add_argument("--sink", required=True, metavar="PATH", help="store directory to write")
     parser.add_argument("--topic", metavar="T", help="topic for rows without a column `topic`")
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
-    parser.add_argument("--trigger", default="available-now", help='available-now (default) or an interval: "5 seconds"')
+    parser.add_argument(
+        "--trigger", default="available-now", help='available-now (default) or an interval: "5 seconds"'
+    )
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
     parser.add_argument("--sink-option", action="append", default=[], metavar="K=V", help="an option of the sink")
     given = parser.parse_args(arguments)

@@ -1,8 +1,8 @@
 """RocketMQ's store in Python: append, read, recover, without a broker and without Spark.
 
-    with MessageStore.open(path) as store:
-        store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"]))
-    reader = StoreReader(path)
+with MessageStore.open(path) as store:
+    store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"]))
+reader = StoreReader(path)
 """
 
 from __future__ import annotations

@@ -11,7 +11,12 @@ from rocketflow_store.clock import Clock, SystemClock
 from rocketflow_store.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
-from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size, layout_of_size
+from rocketflow_store.format.index_layout import (
+    DEFAULT_HASH_SLOT_NUM,
+    DEFAULT_INDEX_NUM,
+    index_file_size,
+    layout_of_size,
+)
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.status import FlushDiskType
 
@@ -203,7 +208,7 @@ def camel_case(name: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-def detect_sizes(paths: StorePaths) -> dict[str, int]:
+def detect_sizes(paths: StorePaths) -> dict[str, Any]:
     """File sizes of an existing store as StoreConfig fields; only those that its files tell."""
     found: dict[str, int] = {}
     commit_log = _common_size(paths.commit_log)

@@ -46,9 +46,7 @@ class ConfirmFile:
 
     def __init__(self, paths: StorePaths, confirm_offset: int, durable_offset: int) -> None:
         self._paths = paths
-        fields = _LAYOUT.pack(
-            _MAGIC, confirm_offset, durable_offset, os.getpid(), paths.abort.stat().st_mtime_ns
-        )
+        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), paths.abort.stat().st_mtime_ns)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         self._map = mmap.mmap(self._fd, _SIZE)

@@ -111,7 +111,7 @@ class ConsumeQueue:
 
     def put(self, queue_offset: int, units: Units) -> None:
         """Write units at their place; a queue without files that begins later than 0 is filled with pre-blanks."""
-        data = memoryview(np.ascontiguousarray(units)).cast("B")
+        data = np.ascontiguousarray(units).view(np.uint8).data
         self.put_bytes(queue_offset, data)
 
     def put_bytes(self, queue_offset: int, data: bytes | memoryview[Any]) -> None:

@@ -6,6 +6,7 @@ Dispatch follows the log: what it writes is a function of the records alone, so 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,7 +145,7 @@ class Dispatcher:
         # a run: same queue, consecutive queue offsets
         breaks = np.flatnonzero((queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)) + 1
         cuts = [0, *breaks.tolist(), len(units)]
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in pairwise(cuts):
             if start < stop and queue_of[start] >= 0:
                 queue = self._queues.add(*rows.queues[queue_of[start]])
                 queue.put(int(offsets[start]), units[start:stop])
@@ -201,9 +202,7 @@ def split_keys(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.intp]]:
     return values.take(int_array(kept, pa.int64())), rows[kept]
 
 
-def rows_of_records(
-    records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]
-) -> DispatchRows:
+def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:
     """What dispatch needs, read from records in the log (checked before)."""
     segments = records.property_segments()
     topics, topic_of = _codes(records.topics())
@@ -217,7 +216,9 @@ def rows_of_records(
         scheduled = np.flatnonzero(topic_of == topics.index(SCHEDULE_TOPIC))
         delays = segments.column(PROPERTY_DELAY).to_pylist()
         for row in scheduled.tolist():
-            tags_codes[row] = deliver_time(delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row]))
+            tags_codes[row] = deliver_time(
+                delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row])
+            )
     return DispatchRows(
         phy_offsets=records.positions + file_from_offset,
         sizes=records.sizes,

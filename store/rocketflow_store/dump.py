@@ -75,7 +75,12 @@ def kind_of(path: Path) -> str | None:
     name = path.name.removesuffix(".bak")
     if name in named:
         return named[name]
-    if path.suffix in (".json", ".bak") or name in ("timermetrics", "transactionMetrics", "position-checkpoint", "store.meta"):
+    if path.suffix in (".json", ".bak") or name in (
+        "timermetrics",
+        "transactionMetrics",
+        "position-checkpoint",
+        "store.meta",
+    ):
         return "json"
     folders = [parent.name for parent in path.parents]
     for folder, kind in (

@@ -1,8 +1,8 @@
 """The few Java behaviours that stored bytes depend on.
 
-    string_hash   String.hashCode: over UTF-16 code units, wrapped to a signed 32-bit integer
-    index_hash    Math.abs of it, with RocketMQ's corner: abs(Integer.MIN_VALUE) counts as 0
-    crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
+string_hash   String.hashCode: over UTF-16 code units, wrapped to a signed 32-bit integer
+index_hash    Math.abs of it, with RocketMQ's corner: abs(Integer.MIN_VALUE) counts as 0
+crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
 """
 
 from __future__ import annotations

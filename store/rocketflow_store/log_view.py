@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,7 +96,7 @@ class CommitLogView:
         numbers = phy_offsets // self._files.file_size
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         runs: list[tuple[slice, MappedFile]] = []
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in pairwise(cuts):
             mapped = self._files.find(int(phy_offsets[start]))
             if mapped is not None:
                 runs.append((slice(start, stop), mapped))
@@ -120,4 +121,3 @@ class CommitLogView:
                 offset = mapped.end_offset
             elif scan.stop is not ScanStop.LIMIT:
                 return offset
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.errors import StoreAccessError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.mapped_file import MappedFile, file_name
@@ -48,7 +48,7 @@ class MappedFileQueue:
                 if offset not in self._files:
                     try:
                         self._files[offset] = MappedFile(path, offset, write=self._write)
-                    except os_files.StoreAccessError:
+                    except StoreAccessError:
                         if path.exists():
                             raise
             self._order = sorted(self._files)

@@ -139,9 +139,7 @@ class MessageEncoder:
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
 
-    def _schedule(
-        self, message: Message, properties: dict[str, str], queue_id: int, now_ms: int
-    ) -> tuple[str, int]:
+    def _schedule(self, message: Message, properties: dict[str, str], queue_id: int, now_ms: int) -> tuple[str, int]:
         """Topic and queue under which the message is stored now."""
         kind = message.sys_flag & TRANSACTION_MASK
         if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -120,13 +120,9 @@ class MessageStore:
             paths.commit_log, config.mapped_file_size_commit_log, write=True, staging=paths.allocating
         )
         self._log = CommitLogView(self._files)
-        self._queues = FileQueueTable(
-            paths.consume_queue, config.mapped_file_size_consume_queue, self._log, write=True
-        )
+        self._queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, self._log, write=True)
         self._queues.refresh()
-        self.index = IndexService(
-            paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True
-        )
+        self.index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
         self._dispatcher = Dispatcher(self._queues, self.index if config.message_index_enable else None)
         self._checkpoint = self._read_checkpoint()
         self._topics = TopicTable(paths, config.default_topic_queue_nums)
@@ -185,9 +181,7 @@ class MessageStore:
         self._store_timestamp = self._last_store_timestamp()
         if end.offset > start or abort_found:
             self._checkpoint.confirm_phy_offset = max(end.offset, 0)
-        return RecoveryResult(
-            abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined
-        )
+        return RecoveryResult(abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined)
 
     def _last_store_timestamp(self) -> int:
         """Store time of the newest message of any queue: later ones must not fall behind it."""
@@ -370,9 +364,7 @@ class MessageStore:
         tags = properties.get(PROPERTY_TAGS, "")
         tags_code = string_hash(tags) if tags else 0
         if topic == SCHEDULE_TOPIC:
-            tags_code = deliver_time(
-                properties.get(PROPERTY_DELAY), now_ms, self.config.delay_levels_ms, tags_code
-            )
+            tags_code = deliver_time(properties.get(PROPERTY_DELAY), now_ms, self.config.delay_levels_ms, tags_code)
         return DispatchRow(
             topic,
             fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1,
@@ -494,7 +486,7 @@ class MessageStore:
                     now_ms,
                     property_crc=self.config.enabled_append_prop_crc,
                 )
-                offset = self._commit_log.write_at(offset, memoryview(octets), starts, starts + sizes, runs)
+                offset = self._commit_log.write_at(offset, octets.data, starts, starts + sizes, runs)
                 first = int(phy_offsets[0]) if first < 0 and len(phy_offsets) else first
                 rows_to_dispatch.append(
                     (offset, chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, now_ms))
@@ -503,9 +495,7 @@ class MessageStore:
                 _, phy_offset, size = head
                 fields = envelope(phy_offset, offset)
                 queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-                record = encode_record(
-                    fields, phy_offset, queue_offset, now_ms, self.config.enabled_append_prop_crc
-                )
+                record = encode_record(fields, phy_offset, queue_offset, now_ms, self.config.enabled_append_prop_crc)
                 assert len(record) == size
                 self._commit_log.append(record, phy_offset)
                 properties = decode_properties(fields.properties)
@@ -568,11 +558,11 @@ class MessageStore:
 
     def topics(self) -> list[str]:
         """Topics that have a queue."""
-        return sorted({topic for topic, _ in self._queues.keys()})
+        return sorted({topic for topic, _ in self._queues.names()})
 
     def queues(self, topic: str) -> list[int]:
         """Queue ids of a topic."""
-        return [queue_id for name, queue_id in self._queues.keys() if name == topic]
+        return [queue_id for name, queue_id in self._queues.names() if name == topic]
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue's files."""

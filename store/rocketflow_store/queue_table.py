@@ -71,7 +71,7 @@ class FileQueueTable:
         """Every queue, by topic and id."""
         return [self._known[key].queue for key in sorted(self._known)]
 
-    def keys(self) -> list[tuple[str, int]]:
+    def names(self) -> list[tuple[str, int]]:
         """(topic, queue id) of every queue."""
         return sorted(self._known)
 
@@ -93,10 +93,7 @@ class FileQueueTable:
             found = queue.scan_end()
         else:
             found = queue.probe_end(known.end)
-            if found > known.end and found % queue.units_per_file == 0:
-                queue.refresh()
-                found = queue.probe_end(found)
-            elif found == known.end and found % queue.units_per_file == 0:
+            if found % queue.units_per_file == 0:  # the next file may be new
                 queue.refresh()
                 found = queue.probe_end(found)
         floor = max(known.end, queue.first_unit)

@@ -19,9 +19,9 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_end
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.dispatch import rows_of_records
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_end
 from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:

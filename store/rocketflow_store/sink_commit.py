@@ -66,7 +66,7 @@ class CommitStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """One batch to commit. `query_id` tells whose batch ids these are; it equals `sink_id` unless the user chose one."""
+    """One batch to commit. `query_id` tells whose batch ids these are; it is `sink_id` unless the user chose one."""
 
     sink_id: str
     query_id: str

@@ -303,7 +303,8 @@ def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:
 
 
 def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
-    from rocketflow_store.columnar.gather import int_array
     import pyarrow
+
+    from rocketflow_store.columnar.gather import int_array
 
     return int_array(rows, pyarrow.int64())

@@ -158,12 +158,12 @@ class StoreReader:
     def topics(self) -> list[str]:
         """Topics that have a queue, system topics included."""
         self.refresh()
-        return sorted({topic for topic, _ in self._table.keys()})
+        return sorted({topic for topic, _ in self._table.names()})
 
     def queues(self, topic: str) -> list[int]:
         """Queue ids of a topic."""
         self.refresh()
-        return [queue_id for name, queue_id in self._table.keys() if name == topic]
+        return [queue_id for name, queue_id in self._table.names() if name == topic]
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue's files."""
@@ -206,7 +206,7 @@ class StoreReader:
         """Bounds of every queue at one instant: a sink commit is in it wholly or not at all."""
         confirm_offset = self._confirm_offset()
         self.refresh()
-        queues = {key: self._bounds(*key, confirm_offset) for key in self._table.keys()}
+        queues = {key: self._bounds(*key, confirm_offset) for key in self._table.names()}
         if confirm_offset is None and self._confirm_offset() is not None:
             return self.snapshot()
         return StoreSnapshot(queues, self.max_phy_offset)

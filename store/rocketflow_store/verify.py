@@ -110,9 +110,7 @@ def verify_store(
 
 
 class _Verification:
-    def __init__(
-        self, reader: StoreReader, result: VerifyResult, progress: Callable[[int, int], None] | None
-    ) -> None:
+    def __init__(self, reader: StoreReader, result: VerifyResult, progress: Callable[[int, int], None] | None) -> None:
         self._reader, self._result, self._progress = reader, result, progress
         self._settled = reader.state == "clean"
         self._end = reader.max_phy_offset
@@ -250,13 +248,19 @@ class _Verification:
         self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp], found: _FileResult
     ) -> None:
         queue = self._reader.find(topic, queue_id)
-        low, high = self._snapshot.queues.get((topic, queue_id), (0, 0))
+        _, high = self._snapshot.queues.get((topic, queue_id), (0, 0))
         directory = self._reader.paths.consume_queue / topic / str(queue_id)
         offsets = rows.queue_offsets[mine]
         if queue is None:
             if self._settled and topic in self._topics:
                 found.findings.append(
-                    Finding("missing-unit", str(directory), int(offsets[0]) * UNIT_SIZE, len(mine) * UNIT_SIZE, "no such queue")
+                    Finding(
+                        "missing-unit",
+                        str(directory),
+                        int(offsets[0]) * UNIT_SIZE,
+                        len(mine) * UNIT_SIZE,
+                        "no such queue",
+                    )
                 )
             return
         if not self._settled:
@@ -285,7 +289,9 @@ class _Verification:
     def _unit_finding(self, kind: str, file_size: int, directory: Path, offsets: Ints, row: int) -> Finding:
         position = int(offsets[row]) * UNIT_SIZE
         base = position - position % file_size
-        return Finding(kind, str(directory / f"{base:020d}"), position - base, UNIT_SIZE, f"queue offset {offsets[row]}")
+        return Finding(
+            kind, str(directory / f"{base:020d}"), position - base, UNIT_SIZE, f"queue offset {offsets[row]}"
+        )
 
     # -- queues and index
 
@@ -305,7 +311,7 @@ class _Verification:
                     directory / f"{base:020d}",
                     position - base,
                     UNIT_SIZE,
-                    f"queue offset {high} points at {int(beyond['phy_offset'][0])}, where another or a damaged record is",
+                    f"queue offset {high} points at {int(beyond['phy_offset'][0])}: another or a damaged record",
                 )
             if seen.get((topic, queue_id), 0) == high - low:
                 continue

@@ -372,7 +372,8 @@ class BatchEncoder:
         if levels is not None:
             queue_ids[delayed] = levels[delayed] - 1
         queue_ids[timed] = 0
-        return own, [_binary(segments)], stored, codes, queue_ids, np.where(delayed, levels, 0).astype(np.int32)
+        kept = np.zeros(count, np.int32) if levels is None else np.where(delayed, levels, 0).astype(np.int32)
+        return own, [_binary(segments)], stored, codes, queue_ids, kept
 
 
 class _Columns:
@@ -653,7 +654,9 @@ _HEX_DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256
 def _binary(values: list[bytes]) -> pa.Array:
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
 
 
 _SCALARS: Final = _binary([b"", b"\x01", b"\x02"])
@@ -758,9 +761,9 @@ def _row_hashes(columns: _Columns, body_crcs: Ints, own: pa.Array) -> npt.NDArra
     with np.errstate(over="ignore"):
         state = body_crcs.astype(np.uint64) | (property_crcs << np.uint64(32))
         for part in (topic_hashes, _lengths(columns.bodies), columns.flags(), columns.born_timestamps(0)):
-            state = _mix(state ^ np.asarray(part).astype(np.uint64))
+            state = _mix(np.bitwise_xor(state, np.asarray(part).astype(np.uint64)))
         if columns.queue_id is not None:
-            state = _mix(state ^ np.asarray(columns.queue_id.fill_null(-1)).astype(np.uint64))
+            state = _mix(np.bitwise_xor(state, np.asarray(columns.queue_id.fill_null(-1)).astype(np.uint64)))
     return state
 
 

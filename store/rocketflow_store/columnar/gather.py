@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.integer[Any]]
 
 _MAX_ROWS = 1 << 14
-_EVEN = pa.Array.from_buffers(pa.int32(), _MAX_ROWS, [None, pa.py_buffer(np.arange(0, 2 * _MAX_ROWS, 2, dtype=np.int32))])
+_EVEN = pa.Array.from_buffers(
+    pa.int32(), _MAX_ROWS, [None, pa.py_buffer(np.arange(0, 2 * _MAX_ROWS, 2, dtype=np.int32))]
+)
 
 
 def even_indices(count: int) -> pa.Array:

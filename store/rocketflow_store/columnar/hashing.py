@@ -72,7 +72,8 @@ def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
 
 
 def _inside(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.minimum(offsets[:-1], offsets[-1] - 1)
+    starts: npt.NDArray[np.int64] = np.minimum(offsets[:-1], offsets[-1] - 1)
+    return starts
 
 
 def index_hashes(

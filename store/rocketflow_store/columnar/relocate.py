@@ -37,6 +37,6 @@ def relocate(
     sys_flags: npt.NDArray[Any] = np.ndarray((len(octets) - 3,), ">i4", buffer=octets, strides=(1,))[starts + 36]
     window[starts + 56 + 12 * (sys_flags & BORN_HOST_V6_FLAG != 0)] = store_timestamp_ms
     if property_crc:
-        view = memoryview(octets)
+        view = octets.data
         for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
             view[end - PROPERTY_CRC_SIZE : end] = property_crc_tail(view[start : end - PROPERTY_CRC_SIZE])

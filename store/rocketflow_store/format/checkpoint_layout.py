@@ -1,10 +1,10 @@
 """The `checkpoint` file: five int64 (big-endian) at the start of 4096 bytes.
 
-    0   physic_msg_timestamp   store time up to which the CommitLog is known flushed
-    8   logics_msg_timestamp   store time of the last flushed ConsumeQueue unit
-    16  index_msg_timestamp    end time of the last full, flushed index file
-    24  master_flushed_offset  5.x
-    32  confirm_phy_offset     5.1.1+: offset of the last valid record found by recovery
+0   physic_msg_timestamp   store time up to which the CommitLog is known flushed
+8   logics_msg_timestamp   store time of the last flushed ConsumeQueue unit
+16  index_msg_timestamp    end time of the last full, flushed index file
+24  master_flushed_offset  5.x
+32  confirm_phy_offset     5.1.1+: offset of the last valid record found by recovery
 """
 
 from __future__ import annotations

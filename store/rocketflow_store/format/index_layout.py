@@ -1,16 +1,16 @@
 """IndexFile: header of 40 bytes, hash slots of 4, entries of 20; everything big-endian.
 
-    header  0   begin_timestamp  int64  store time of the first entry
-            8   end_timestamp    int64  store time of the last entry
-            16  begin_phy_offset int64
-            24  end_phy_offset   int64
-            32  hash_slot_count  int32  slots that got their first entry
-            36  index_count      int32  number of the NEXT entry; starts at 1, entry 0 is never used
-    slot    4 bytes: number of the newest entry of the chain, 0 = empty
-    entry   0   key_hash    int32
-            4   phy_offset  int64
-            12  time_diff   int32  seconds since begin_timestamp
-            16  prev_index  int32  next older entry of the chain, 0 = end
+header  0   begin_timestamp  int64  store time of the first entry
+        8   end_timestamp    int64  store time of the last entry
+        16  begin_phy_offset int64
+        24  end_phy_offset   int64
+        32  hash_slot_count  int32  slots that got their first entry
+        36  index_count      int32  number of the NEXT entry; starts at 1, entry 0 is never used
+slot    4 bytes: number of the newest entry of the chain, 0 = empty
+entry   0   key_hash    int32
+        4   phy_offset  int64
+        12  time_diff   int32  seconds since begin_timestamp
+        16  prev_index  int32  next older entry of the chain, 0 = end
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Addresses and message ids.
 
-    offset message id   hex of: store host ip (4 or 16 bytes), port i32, physical offset i64
-    UNIQ_KEY            hex of: ip (4 or 16), pid i16, per-process number i32, ms since the month began i32, counter i16
+offset message id   hex of: store host ip (4 or 16 bytes), port i32, physical offset i64
+UNIQ_KEY            hex of: ip (4 or 16), pid i16, per-process number i32, ms since the month began i32, counter i16
 """
 
 from __future__ import annotations

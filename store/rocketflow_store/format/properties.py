@@ -25,9 +25,9 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")
 
 
-def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
+def decode_properties(raw: bytes) -> dict[str, str]:
     """All pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    text = bytes(raw).decode("utf-8", "replace")
+    text = raw.decode("utf-8", "replace")
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

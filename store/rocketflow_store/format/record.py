@@ -144,9 +144,7 @@ def encode_blank(remaining: int) -> bytes:
     return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)
 
 
-def decode_record(
-    view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True
-) -> MessageExt:
+def decode_record(view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True) -> MessageExt:
     """The message at `position` of `view`.
 
     Raises TruncatedRecordError where a length reaches past the view, CorruptRecordError where magic, lengths or CRC
@@ -156,7 +154,9 @@ def decode_record(
     remaining = len(view) - position
     if remaining < MIN_RECORD_SIZE:
         raise TruncatedRecordError(file, position, "record", MIN_RECORD_SIZE, remaining)
-    (size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born) = _HEAD.unpack_from(view, position)
+    (size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born) = _HEAD.unpack_from(
+        view, position
+    )
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise _bad_magic(file, position, magic)
     if size < MIN_RECORD_SIZE or size > remaining:
@@ -209,7 +209,7 @@ def decode_record(
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
         body_crc=body_crc,
-        properties=decode_properties(view[at:end]),
+        properties=decode_properties(bytes(view[at:end])),
     )
 
 
