@@ -192,6 +192,9 @@ class StoreConfig:
                 except ValueError as error:
                     raise StoreConfigError(key, value, "must be SYNC_FLUSH or ASYNC_FLUSH") from error
             chosen[name] = value
+        if "brokerIP1" in values or "listenPort" in values:
+            ip, port = values.get("brokerIP1", "127.0.0.1"), values.get("listenPort", 10911)
+            chosen.setdefault("store_host", f"{ip}:{port}")
         return cls(**{**chosen, **overrides})
 
     @classmethod

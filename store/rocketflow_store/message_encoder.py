@@ -6,10 +6,9 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields
@@ -35,29 +34,20 @@ from rocketflow_store.message import (
     Message,
 )
 from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.topic_names import validate_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
 
-_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-MAX_TOPIC_SIZE: Final = 127
-MAX_LONG_TOPIC_SIZE: Final = 255
-_LONG_TOPIC_PREFIXES: Final = ("%RETRY%", "%DLQ%")
-
 
 def check_topic(topic: str, row: int | None = None) -> None:
     """Refuse a topic name that RocketMQ refuses; what passes is safe as a directory name."""
-    most = MAX_LONG_TOPIC_SIZE if topic.startswith(_LONG_TOPIC_PREFIXES) else MAX_TOPIC_SIZE
-    if not topic:
-        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "the topic is empty", row)
-    if len(topic) > most:
+    try:
+        validate_topic(topic)
+    except StoreConfigError as error:
         raise MessageRejectedError(
-            PutMessageStatus.MESSAGE_ILLEGAL, f"topic of {len(topic)} characters, at most {most} are allowed", row
-        )
-    if not _TOPIC.match(topic):
-        raise MessageRejectedError(
-            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r} may hold only letters, digits and %|-_", row
-        )
+            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic[:64]!r}: {error.why}", row
+        ) from error
 
 
 def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:

@@ -19,6 +19,7 @@ from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import ConfirmFile, read_confirm
 from rocketflow_store.dispatch import Dispatcher, DispatchRow, DispatchRows, deliver_time, gather_rows
 from rocketflow_store.errors import (
@@ -125,7 +126,8 @@ class MessageStore:
         self.index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
         self._dispatcher = Dispatcher(self._queues, self.index if config.message_index_enable else None)
         self._checkpoint = self._read_checkpoint()
-        self._topics = TopicTable(paths, config.default_topic_queue_nums)
+        self.config_files = ConfigFiles(paths.config, config.clock)
+        self._topics = TopicTable(self.config_files.topics, config.default_topic_queue_nums)
         self._encoder = MessageEncoder(config)
         self._put_lock = threading.RLock()
         self._dispatch_lock = threading.RLock()
@@ -385,7 +387,8 @@ class MessageStore:
 
     def _choose_queue(self, message: Message) -> int:
         if message.queue_id is not None:
-            self._topics.ensure(message.topic, message.queue_id + 1)
+            if message.queue_id >= 0:
+                self._topics.have_queue(message.topic, message.queue_id)
             return message.queue_id
         queues = self._topics.queue_count(message.topic)
         if message.sharding_key is not None:
@@ -474,6 +477,8 @@ class MessageStore:
                 sizes = chunk.sizes.astype(np.int64)
                 phy_offsets, runs = self._commit_log.place(sizes, offset)
                 queues, queue_of = chunk.queues()
+                for topic, queue_id in queues:
+                    self._topics.have_queue(topic, queue_id)
                 queue_offsets = self._offsets.assign(queues, queue_of, pending)
                 octets = chunk.writable()
                 starts = chunk.starts

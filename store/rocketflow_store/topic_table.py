@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.message_encoder import check_topic
+from rocketflow_store.topic_names import is_system_topic
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.config_files import TopicsFile
 
 
 class TopicTable:
     """Topics with their numbers of write queues."""
 
-    def __init__(self, paths: StorePaths, default_queues: int) -> None:
-        self._file = TopicsFile(paths.config)
+    def __init__(self, file: TopicsFile, default_queues: int) -> None:
+        self._file = file
         self._default_queues = default_queues
         self._counts: dict[str, int] = {}
 
@@ -45,6 +45,15 @@ class TopicTable:
             self._counts[topic] = self._create(topic, queues)
         else:
             self._counts[topic] = known.write_queue_nums
+
+    def have_queue(self, topic: str, queue_id: int) -> None:
+        """Make the topic where it is new, with the default number of queues, or more where `queue_id` asks for it.
+
+        A store's own topics are kept out of the file, as a broker does.
+        """
+        if is_system_topic(topic) or queue_id < self._counts.get(topic, 0):
+            return
+        self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
 
     def _create(self, topic: str, queues: int) -> int:
         self._file.set_queue_nums(topic, queues)

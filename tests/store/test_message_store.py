@@ -1,0 +1,393 @@
+"""The writing store from outside: puts, refusals, batches, reopening, locks, readers beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow_store import (
+    FlushDiskType,
+    GetMessageStatus,
+    Message,
+    MessageStore,
+    PutMessageStatus,
+    StoreConfig,
+    StoreReader,
+)
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.errors import (
+    MessageRejectedError,
+    NotAStoreError,
+    StoreLockedError,
+    StoreVersionError,
+    UnknownColumnError,
+)
+from rocketflow_store.verify import verify_store
+
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
+)
+
+
+def all_bodies(path: Path, topic: str) -> list[bytes]:
+    with StoreReader(path) as reader:
+        return [
+            body
+            for queue in reader.queues(topic)
+            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), columns=["body"])
+            for body in batch.column(0).to_pylist()
+        ]
+
+
+def test_what_is_put_is_got_by_queue_key_place_and_time(tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
+        results = []
+        for number in range(500):
+            clock.set(1_700_000_000_000 + number * 1000)
+            results.append(
+                store.put_message(
+                    Message("orders", b"b%d" % number, tags=f"t{number % 3}", keys=[f"k{number}"], queue_id=number % 2)
+                )
+            )
+        assert {one.status for one in results} == {PutMessageStatus.PUT_OK}
+        assert [one.queue_offset for one in results[:4]] == [0, 0, 1, 1]
+        got = store.get_message("orders", 1, 10, 5)
+        assert got.status is GetMessageStatus.FOUND
+        assert [one.body for one in got.messages] == [b"b%d" % (2 * n + 1) for n in range(10, 15)]
+        assert [one.tags for one in store.get_message("orders", 0, 0, 8, tags="t1 || t2").messages] == [
+            f"t{n % 3}" for n in range(0, 26, 2) if n % 3
+        ][:8]
+        assert [one.body for one in store.query_message("orders", "k77")] == [b"b77"]
+        place = results[123].physical_offset
+        message = store.look_message_by_offset(place)
+        assert message is not None
+        assert (message.body, message.msg_id) == (b"b123", results[123].msg_id)
+        assert store.get_offset_in_queue_by_time("orders", 0, 1_700_000_000_000 + 100_500) == 51
+        assert store.get_offset_in_queue_by_time("orders", 0, 1_700_000_000_000 + 100_500, "upper") == 50
+    assert verify_store(tmp_path / "s").findings == []
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (Message("../x", b""), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("x" * 128, b""), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("", b""), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("t\n", b""), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("t", b"x" * ((4 << 20) + 1)), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("t", None), PutMessageStatus.MESSAGE_ILLEGAL),  # type: ignore[arg-type]
+        (Message("t", b"", properties={"a": "b" * 32767}), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (Message("t", b"", properties={"a\x01": "b"}), PutMessageStatus.MESSAGE_ILLEGAL),
+        (Message("t", b"", queue_id=-1), PutMessageStatus.MESSAGE_ILLEGAL),
+    ],
+)
+def test_refused_messages_leave_nothing(tmp_path: Path, message: Message, status: PutMessageStatus) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        result = store.put_message(message)
+        assert result.status is status
+        assert result.why
+        assert (store.max_phy_offset, store.topics()) == (0, [])
+
+
+def test_bodies_and_properties_at_their_limits_are_stored(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        assert store.put_message(Message("t", b"x" * (4 << 20))).status is PutMessageStatus.PUT_OK
+        assert store.put_message(Message("x" * 127, b"")).status is PutMessageStatus.PUT_OK
+        assert store.put_message(Message("%RETRY%" + "x" * 200, b"v2")).status is PutMessageStatus.PUT_OK
+        assert store.get_message("%RETRY%" + "x" * 200, 0, 0).messages[0].body == b"v2"
+
+
+def test_a_second_writer_is_refused_and_named_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    script = (
+        "import sys; sys.path[:0] = sys.argv[2:]; from rocketflow_store import MessageStore\n"
+        "store = MessageStore.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(path), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        with pytest.raises(StoreLockedError, match=str(child.pid)) as caught:
+            MessageStore.open(path)
+        assert caught.value.exit_code == 75
+        with StoreReader(path) as reader:
+            assert reader.state == "running"
+    finally:
+        child.kill()
+        child.wait()
+    with MessageStore.open(path) as store:  # a dead holder blocks nobody
+        assert store.recovery.abort_found
+        with pytest.raises(StoreLockedError, match="this process"):
+            MessageStore.open(path)
+
+
+def test_paths_that_are_no_stores(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "holiday.jpg").write_text("x")
+    for path in (file, other):
+        with pytest.raises(NotAStoreError):
+            MessageStore.open(path)
+        with pytest.raises(NotAStoreError):
+            StoreReader(path)
+    with pytest.raises(NotAStoreError):
+        StoreReader(tmp_path / "missing")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with StoreReader(empty) as reader:
+        assert reader.topics() == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["empty", "file", "other"]
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path) as store:
+        store.put_message(Message("t", b"x"))
+        meta = store.paths.meta
+    meta.write_text(meta.read_text().replace('"formatVersion": 1', '"formatVersion": 99'))
+    with pytest.raises(StoreVersionError, match="99"):
+        MessageStore.open(path)
+
+
+def test_unclean_stop_is_recovered_with_everything_that_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, SMALL) as store:
+        store.put_messages([Message("t", b"a%d" % n, keys=[f"a{n}"]) for n in range(300)])
+    child = os.fork()
+    if child == 0:
+        store = MessageStore.open(path)
+        store.put_messages([Message("t", b"b%d" % n, keys=[f"b{n}"]) for n in range(700)])
+        os._exit(9)
+    os.waitpid(child, 0)
+    with StoreReader(path) as reader:
+        assert reader.state == "unclean"
+    with MessageStore.open(path) as store:
+        assert store.recovery.abort_found
+        assert [one.body for one in store.query_message("t", "b699")] == [b"b699"]
+        assert [one.body for one in store.query_message("t", "a5")] == [b"a5"]
+    wanted = [b"a%d" % n for n in range(300)] + [b"b%d" % n for n in range(700)]
+    assert sorted(all_bodies(path, "t")) == sorted(wanted)
+    assert verify_store(path).findings == []
+
+
+def test_a_torn_tail_is_cut_at_its_record_and_never_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, SMALL) as store:
+        results = store.put_messages([Message("t", b"x" * 100, queue_id=0) for _ in range(20)])
+    last = results[-1].physical_offset
+    log = path / "commitlog" / f"{0:020d}"
+    whole = log.read_bytes()
+    end = last + int.from_bytes(whole[last : last + 4], "big")
+    body_end = last + 88 + 100
+    for cut in range(last, body_end):
+        log.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        (path / "abort").write_text("1")
+        with MessageStore.open(path) as store:
+            assert store.max_offset("t", 0) == 19, cut
+            assert store.max_phy_offset == last
+    assert end > body_end
+    with MessageStore.open(path) as store:
+        assert store.put_message(Message("t", b"new", queue_id=0)).queue_offset == 19
+    assert all_bodies(path, "t")[-1] == b"new"
+
+
+def test_store_time_never_falls(tmp_path: Path) -> None:
+    clock = ManualClock(5000)
+    with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
+        assert store.put_message(Message("t", b"")).store_timestamp == 5000
+        clock.set(1000)
+        assert store.put_message(Message("t", b"")).store_timestamp == 5000
+    with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
+        assert store.put_message(Message("t", b"")).store_timestamp == 5000
+
+
+def test_concurrent_writers_and_a_reader_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    config = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    seen: list[int] = []
+    stop = threading.Event()
+    with MessageStore.open(path, config) as store:
+        store.create_topic("t", 4)
+
+        def write(writer: int) -> None:
+            for number in range(100):
+                result = store.put_message(Message("t", b"%d-%d" % (writer, number)))
+                assert result.status is PutMessageStatus.PUT_OK
+
+        def watch() -> None:
+            with StoreReader(path) as reader:
+                while not stop.is_set():
+                    bounds = reader.snapshot().queues
+                    rows = sum(
+                        batch.num_rows
+                        for (t, q), (low, high) in bounds.items()
+                        for batch in reader.read(t, q, low, high)
+                    )
+                    seen.append(rows)
+
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for one in writers:
+            one.start()
+        for one in writers:
+            one.join()
+        stop.set()
+        watcher.join()
+    assert seen == sorted(seen)
+    assert sorted(all_bodies(path, "t")) == sorted(b"%d-%d" % (w, n) for w in range(4) for n in range(100))
+
+
+def test_delay_and_timer_are_stored_under_their_topics(tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
+        delayed = store.put_message(Message("t", b"d", delay_time_level=3, queue_id=2))
+        timed = store.put_message(Message("t", b"w", deliver_timestamp=1_700_000_005_500, queue_id=1))
+        far = store.put_message(Message("t", b"f", deliver_timestamp=1_800_000_000_000))
+        assert (delayed.topic, delayed.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+        assert store.find("SCHEDULE_TOPIC_XXXX", 2) is not None
+        assert int(store.read_units("SCHEDULE_TOPIC_XXXX", 2, 0, 1)["tags_code"][0]) == 1_700_000_010_000
+        properties = store.get_message("rmq_sys_wheel_timer", 0, 0).messages[0].properties
+        assert timed.topic == "rmq_sys_wheel_timer"
+        assert (properties["REAL_TOPIC"], properties["REAL_QID"], properties["TIMER_OUT_MS"]) == (
+            *("t", "1", "1700000005000"),
+        )
+        assert far.status is PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
+
+
+texts = st.text(st.characters(blacklist_characters="\x00\x01\x02", blacklist_categories=("Cs",)), max_size=12)
+names = st.text("abcdefXYZ_é", min_size=1, max_size=6)
+rows = st.fixed_dictionaries(
+    {
+        "body": st.binary(max_size=60),
+        "topic": st.sampled_from(["a", "b-topic", "%RETRY%g", "x" * 127]),
+        "tags": st.none() | texts,
+        "keys": st.none() | st.lists(st.text("abc é", max_size=5), max_size=3),
+        "properties": st.none() | st.lists(st.tuples(names, texts.filter(bool)), max_size=4, unique_by=lambda p: p[0]),
+        "queueId": st.none() | st.integers(0, 3),
+        "shardingKey": st.none() | texts,
+        "flag": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "delayTimeLevel": st.none() | st.integers(0, 20),
+        "bornTimestamp": st.none() | st.integers(0, 2**40),
+    }
+)
+SCHEMA = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("topic", pa.string()),
+        ("tags", pa.string()),
+        ("keys", pa.list_(pa.string())),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("queueId", pa.int32()),
+        ("shardingKey", pa.string()),
+        ("flag", pa.int32()),
+        ("delayTimeLevel", pa.int32()),
+        ("bornTimestamp", pa.int64()),
+    ]
+)
+
+
+def as_message(row: dict[str, Any]) -> Message:
+    return Message(
+        topic=row["topic"],
+        body=row["body"],
+        tags=row["tags"],
+        keys=row["keys"] or (),
+        properties=dict(row["properties"] or []),
+        queue_id=row["queueId"],
+        sharding_key=row["shardingKey"],
+        flag=row["flag"] or 0,
+        delay_time_level=row["delayTimeLevel"] or 0,
+        born_timestamp=row["bornTimestamp"],
+    )
+
+
+@given(st.lists(rows, min_size=1, max_size=12))
+def test_batches_give_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
+    """Columnar = scalar: same rows, same CommitLog but for the UNIQ_KEYs, which are made anew."""
+    import tempfile
+
+    clock = ManualClock(1_700_000_000_000)
+    with tempfile.TemporaryDirectory() as home:
+        ones, batch = Path(home) / "ones", Path(home) / "batch"
+        with MessageStore.open(ones, replace(SMALL, clock=clock)) as store:
+            for row in given_rows:
+                assert store.put_message(as_message(row)).stored
+        with MessageStore.open(batch, replace(SMALL, clock=clock)) as store:
+            result = store.append_batch(pa.RecordBatch.from_pylist(given_rows, schema=SCHEMA))
+            assert result.rows == len(given_rows)
+        assert fields_of(ones) == fields_of(batch)
+
+
+def fields_of(path: Path) -> list[Any]:
+    with StoreReader(path) as reader:
+        found = []
+        offset = 0
+        while (message := reader.look_message_by_offset(offset)) is not None:
+            properties = [(k, v) for k, v in message.properties.items() if k != "UNIQ_KEY"]
+            found.append(
+                (message.phy_offset, message.topic, message.queue_id, message.queue_offset, message.stored_body,
+                 message.flag, message.sys_flag, message.born_timestamp, message.store_size, message.body_crc, properties)
+            )  # fmt: skip
+            offset += message.store_size
+        return found
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"body": [b"a", None]}, "row 1: the body is null"),
+        ({"body": [b"a", b"x" * (5 << 20)]}, "row 1: body of"),
+        ({"body": [b"a", b"b"], "topic": ["t", "../x"]}, "row 1: topic"),
+        ({"body": [b"a", b"b"], "tags": ["t", "a\x01"]}, "row 1: "),
+        ({"body": [b"a", b"b"], "keys": ["k", "y" * 40000]}, "row 1: properties of"),
+    ],
+)
+def test_a_refused_row_refuses_the_batch_and_is_named(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        with pytest.raises(MessageRejectedError, match=why):
+            store.append_batch(pa.RecordBatch.from_pydict(columns), topic="t")
+        assert store.max_phy_offset == 0
+
+
+def test_unknown_columns_are_named(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store, pytest.raises(UnknownColumnError, match="colour"):
+        store.append_batch(pa.RecordBatch.from_pydict({"body": [b"a"], "colour": ["red"]}), topic="t")
+
+
+def test_row_digest_does_not_depend_on_partitioning() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"body": [b"%d" % n for n in range(1000)], "keys": [f"k{n}" for n in range(1000)]}
+    )
+
+    def digest(parts: list[pa.RecordBatch]) -> int:
+        encoder = BatchEncoder(StoreConfig(), lambda _: 8, default_topic="t", row_hashes=True)
+        total = 0
+        for part in parts:
+            for chunk in encoder.encode(part, 1, {}):
+                assert chunk.row_hashes is not None
+                total += int(chunk.row_hashes.sum(dtype=np.uint64))
+        return total & 0xFFFFFFFFFFFFFFFF
+
+    assert digest([batch]) == digest([batch.slice(500), batch.slice(0, 500)])
+    assert digest([batch]) != digest([batch.slice(1)])
