@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rocketflow.spark.sql_rows import SqlRows
 
 _log: Final = logging.getLogger(__name__)
-BATCH_BYTES: Final = 2 << 20
+BATCH_BYTES: Final = 1 << 21
 _MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
 _frozen = False
 
