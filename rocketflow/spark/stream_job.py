@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
+from rocketflow_store import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,15 +174,31 @@ def _of(progress: Any, name: str) -> int:
     return int(progress[name] if isinstance(progress, dict) else getattr(progress, name))
 
 
+def preflight(job: StreamJob) -> None:
+    """Find before a JVM starts what can be found: the source is a store, the options are known."""
+    from rocketflow.spark.options import SourceOptions
+    from rocketflow.spark.sink_options import SinkOptions
+
+    options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
+    source = SourceOptions.parse(options, streaming=True)
+    SinkOptions.parse({"path": job.sink, **({"topic": job.topic} if job.topic else {}), **job.sink_options})
+    for store in source.stores:
+        with StoreReader(store.path):
+            pass
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is that of interface.md's table."""
     from rocketflow.spark.job_errors import exit_code_of
 
     try:
         job = parse_arguments(arguments)
+        preflight(job)
         from rocketflow.spark.session import build_session
 
         spark = build_session("rocketflow-stream")
+        if "ROCKETFLOW_DEBUG" not in os.environ:
+            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line below
         summary = run(spark, job)
     except Exception as error:  # every failure becomes one line and an exit code
         return exit_code_of(error)

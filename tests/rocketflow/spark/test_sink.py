@@ -1,0 +1,229 @@
+"""The sink in real queries: every batch once, all of it or none, whatever is repeated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.sink_commit import last_commit
+from rocketflow_store.verify import verify_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def put(path: Path, bodies: list[str], topic: str = "in") -> None:
+    with MessageStore.open(path) as store:
+        store.put_messages([Message(topic, body.encode(), keys=[body], tags="t") for body in bodies])
+
+
+def bodies(path: Path, topic: str = "out") -> Counter[str]:
+    with StoreReader(path) as reader:
+        return Counter(
+            body.decode()
+            for queue in reader.queues(topic)
+            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), columns=["body"])
+            for body in batch.column(0).to_pylist()
+        )
+
+
+def source(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    reader = spark.readStream.format("rocketflow").option("path", str(path)).option("subscribe", "in")
+    return reader.option("startingOffsets", "earliest").options(**options).load()
+
+
+def run(rows: DataFrame, path: Path, checkpoint: Path, **options: str) -> Any:
+    query = (
+        rows.writeStream.format("rocketflow")
+        .option("path", str(path))
+        .option("topic", "out")
+        .option("checkpointLocation", str(checkpoint))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    return query
+
+
+def test_a_stream_copies_each_row_once_and_a_second_run_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    wanted = [f"m{number}" for number in range(300)]
+    put(path, wanted[:200])
+    rows = source(spark, path, maxOffsetsPerTrigger="70").select("body", "tags", "keys", "bornTimestamp")
+    query = run(rows, path, checkpoint)
+    run(rows, path, checkpoint)
+    assert bodies(path) == Counter(wanted[:200])
+    put(path, wanted[200:])
+    run(rows, path, checkpoint)
+    assert bodies(path) == Counter(wanted)
+    with StoreReader(path) as reader:
+        last = last_commit(reader, query.id)
+        assert last is not None
+        assert last.query_id == query.id
+        message = reader.query_message("out", "m7")[0]
+        assert (message.tags, message.keys) == ("t", "m7")
+    assert verify_store(path).findings == []
+    assert not [one for one in (path / "rocketflow" / "staging").rglob("p*") if one.is_file()]
+
+
+def test_a_committed_batch_that_spark_forgot_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The state that a driver leaves which dies between our commit and Spark's; replayed with another partitioning."""
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    wanted = [f"m{number}" for number in range(120)]
+    put(path, wanted)
+    rows = source(spark, path, maxOffsetsPerTrigger="50").select("body")
+    run(rows.repartition(3), path, checkpoint)
+    assert bodies(path) == Counter(wanted)
+    newest = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
+    (checkpoint / "commits" / str(newest)).unlink()
+    run(rows.repartition(7), path, checkpoint)
+    assert bodies(path) == Counter(wanted)
+
+
+def test_other_rows_under_a_committed_batch_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    put(path, [f"m{number}" for number in range(40)])
+    rows = source(spark, path)
+    run(rows.selectExpr("concat('a', cast(body AS string)) AS body"), path, checkpoint)
+    before = bodies(path)
+    shutil.rmtree(checkpoint / "commits")
+    (checkpoint / "commits").mkdir()
+    changed = rows.selectExpr("concat('b', cast(body AS string)) AS body")
+    with pytest.raises(Exception, match="came again with 40 rows"):
+        run(changed, path, checkpoint)
+    assert bodies(path) == before
+    run(changed, path, checkpoint, replayMismatch="skip")
+    assert bodies(path) == before
+
+
+def test_a_new_checkpoint_under_an_old_sink_id_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    put(path, ["a", "b"])
+    rows = source(spark, path).select("body")
+    run(rows, path, tmp_path / "c1", sinkId="copy")
+    with pytest.raises(Exception, match="must use another sinkId"):
+        run(rows, path, tmp_path / "c2", sinkId="copy")
+    assert bodies(path) == Counter(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("expressions", "why"),
+    [
+        (["IF(body = 'm7', NULL, body) AS body"], "the body is null"),
+        (["body", "IF(body = 'm7', '../x', 'out') AS topic"], "topic '../x'"),
+        (["IF(body = 'm7', repeat('x', 5000000), body) AS body"], "maxMessageSize"),
+        (["body", "IF(body = 'm7', repeat('k', 40000), 'k') AS keys"], "properties of"),
+    ],
+)
+def test_a_refused_row_fails_the_whole_batch_and_is_named(
+    spark: SparkSession, tmp_path: Path, expressions: list[str], why: str
+) -> None:
+    path = tmp_path / "s"
+    put(path, [f"m{number}" for number in range(20)])
+    text = source(spark, path).selectExpr("cast(body AS string) AS body")
+    with pytest.raises(Exception, match=r"partition \d+, row \d+: ") as caught:
+        run(text.selectExpr(*expressions), path, tmp_path / "c")
+    assert why in str(caught.value)
+    assert bodies(path) == Counter()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "why"),
+    [
+        ("body, 1 AS colour", {}, "unknown column 'colour'"),
+        ("keys", {}, "no column body"),
+        ("queueOffset AS body", {}, "column body is bigint"),
+        ("body", {"topik": "x"}, "did you mean topic"),
+        ("body", {"queues": "none"}, "queues='none'"),
+        ("body", {"flushDiskType": "maybe"}, "SYNC_FLUSH or ASYNC_FLUSH"),
+        ("body", {"topic": "a/b"}, "may hold only letters"),
+    ],
+)
+def test_wrong_columns_and_options_are_named(
+    spark: SparkSession, tmp_path: Path, columns: str, options: dict[str, str], why: str
+) -> None:
+    path = tmp_path / "s"
+    put(path, ["a"])
+    with pytest.raises(Exception, match=why):
+        run(source(spark, path).selectExpr(*columns.split(", ")), path, tmp_path / "c", **options)
+    assert bodies(path) == Counter()
+
+
+def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    rows = spark.range(30_000).selectExpr(
+        "concat(id, repeat('-', 100)) AS body",
+        "array(cast(id AS string), 'all') AS keys",
+        "map('n', string(id)) AS properties",
+    )
+    for _ in range(2):
+        rows.write.format("rocketflow").mode("append").option("path", str(path)).option("topic", "out").option(
+            "txnId", "load-1"
+        ).save()
+    found = bodies(path)
+    assert len(found) == 30_000
+    assert set(found.values()) == {1}
+    with StoreReader(path) as reader:
+        message = reader.query_message("out", "123")[0]
+        assert message.properties["n"] == "123"
+        assert message.keys == "123 all"
+        assert len(reader.query_message("out", "all", 64)) == 64
+    with pytest.raises(Exception, match="append"):
+        rows.write.format("rocketflow").mode("overwrite").option("path", str(path)).option("topic", "out").save()
+
+
+def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    rows = spark.sql(
+        "SELECT 'text' AS body, 'many' AS topic, 'tag' AS tags, 'k1 k2' AS keys, map('a', 'ä') AS properties, "
+        "3 AS queueId, 'shard' AS shardingKey, 7 AS flag, 0 AS delayTimeLevel, "
+        "timestamp'2020-01-01 00:00:00' AS deliverTimestamp, timestamp'2021-02-03 04:05:06' AS bornTimestamp"
+    )
+    rows.write.format("rocketflow").mode("append").option("path", str(path)).save()
+    with StoreReader(path) as reader:
+        message = reader.get_message("many", 3, 0).messages[0]
+    assert (message.body, message.tags, message.keys, message.flag) == (b"text", "tag", "k1 k2", 7)
+    assert message.properties["a"] == "ä"
+    assert message.properties["__SHARDINGKEY"] == "shard"
+    assert message.born_timestamp == 1612325106000
+
+
+def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
+    import subprocess
+
+    from rocketflow.submit import submit_command
+
+    path = tmp_path / "s"
+    put(path, [f"m{number}" for number in range(50)])
+    command = submit_command(
+        "stream.py",
+        [
+            *("--source", str(path), "--subscribe", "in", "--sink", str(path), "--topic", "out"),
+            *("--checkpoint", str(tmp_path / "c"), "--sql", "SELECT body FROM messages WHERE queueId < 4"),
+            *("--", "--master", "local[2]"),
+        ],
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    assert (summary["job"], summary["rows"]) == ("stream", 50)
+    with StoreReader(path) as reader:
+        wanted = sum(reader.max_offset("in", queue) for queue in range(4))
+    assert sum(bodies(path).values()) == wanted
+    wrong = submit_command(
+        "stream.py", ["--source", str(tmp_path / "missing"), *command[command.index("--subscribe") :]]
+    )
+    failed = subprocess.run(wrong, capture_output=True, text=True, timeout=180, check=False)
+    assert failed.returncode == 2
+    said = failed.stdout + failed.stderr  # spark-submit sends a job's stderr to its own stdout
+    assert "missing: does not exist" in said
+    assert "Traceback" not in said
