@@ -1,0 +1,50 @@
+"""A process to be killed: puts numbered messages and says which were acknowledged, one line each, before the next.
+
+python workload.py STORE sync|async FIRST COUNT
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+
+SMALL = {
+    "mapped_file_size_commit_log": 1 << 14,
+    "mapped_file_size_consume_queue": 400,
+    "max_hash_slot_num": 50,
+    "max_index_num": 200,
+}
+
+
+def body(number: int) -> bytes:
+    """A body that checks itself: number, filler, CRC."""
+    filler = b"%d:" % number * (number % 40)
+    return b"%d|%s|%d" % (number, filler, zlib.crc32(filler))
+
+
+def number_of(raw: bytes) -> int:
+    """The number of a body; ValueError where it is not what `body` made."""
+    number = int(raw.split(b"|", 1)[0])
+    if raw != body(number):
+        raise ValueError(f"body of {number} is not what was put")
+    return number
+
+
+def main() -> None:
+    path, flush, first, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    kind = FlushDiskType.SYNC_FLUSH if flush == "sync" else FlushDiskType.ASYNC_FLUSH
+    with MessageStore.open(path, StoreConfig(flush_disk_type=kind, **SMALL)) as store:  # type: ignore[arg-type]
+        store.create_topic("t", 2)
+        os.write(1, b"ready\n")
+        for number in range(first, first + count):
+            result = store.put_message(Message("t", body(number), keys=[f"k{number}"], tags="w"))
+            if result.status is PutMessageStatus.PUT_OK:
+                os.write(1, b"%d %d %d\n" % (number, result.queue_id, result.queue_offset))
+    os.write(1, b"closed\n")
+
+
+if __name__ == "__main__":
+    main()
