@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+SIZE_FIELDS: Final = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+)
+"""Settings that are properties of a store's files."""
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -213,7 +221,7 @@ def camel_case(name: str) -> str:
 
 def detect_sizes(paths: StorePaths) -> dict[str, Any]:
     """File sizes of an existing store as StoreConfig fields; only those that its files tell."""
-    found: dict[str, int] = {}
+    found: dict[str, int] = _sizes_in_meta(paths)
     commit_log = _common_size(paths.commit_log)
     if commit_log:
         found["mapped_file_size_commit_log"] = commit_log
@@ -226,6 +234,15 @@ def detect_sizes(paths: StorePaths) -> dict[str, Any]:
         if layout is not None:
             found["max_hash_slot_num"], found["max_index_num"] = layout
     return found
+
+
+def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
+    """What `store.meta` says: files that do not exist yet will be made with these sizes."""
+    try:
+        body = json.loads(paths.meta.read_bytes())
+        return {name: int(body[camel_case(name)]) for name in SIZE_FIELDS if camel_case(name) in body}
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _common_size(directory: Path) -> int:

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from rocketflow_store.config import SIZE_FIELDS, camel_case
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 
@@ -18,12 +19,11 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class StoreMeta:
-    """Identity and sizes of a store that we have written to."""
+    """Identity of a store that we have written to, and the sizes of its files."""
 
     store_id: str
     format_version: int
-    mapped_file_size_commit_log: int
-    mapped_file_size_consume_queue: int
+    sizes: dict[str, int]
 
     @classmethod
     def load_or_create(cls, paths: StorePaths, config: StoreConfig) -> Self:
@@ -32,18 +32,12 @@ class StoreMeta:
             meta = cls._load(paths)
             meta._check(paths, config)
             return meta
-        meta = cls(
-            uuid.uuid4().hex,
-            FORMAT_VERSION,
-            config.mapped_file_size_commit_log,
-            config.mapped_file_size_consume_queue,
-        )
+        meta = cls(uuid.uuid4().hex, FORMAT_VERSION, {name: getattr(config, name) for name in SIZE_FIELDS})
         paths.rocketflow.mkdir(exist_ok=True)
         body = {
             "storeId": meta.store_id,
             "formatVersion": meta.format_version,
-            "mappedFileSizeCommitLog": meta.mapped_file_size_commit_log,
-            "mappedFileSizeConsumeQueue": meta.mapped_file_size_consume_queue,
+            **{camel_case(name): size for name, size in meta.sizes.items()},
         }
         os_files.write_atomically(paths.meta, json.dumps(body, indent=1).encode())
         return meta
@@ -52,12 +46,8 @@ class StoreMeta:
     def _load(cls, paths: StorePaths) -> Self:
         try:
             body = json.loads(paths.meta.read_bytes())
-            return cls(
-                str(body["storeId"]),
-                int(body["formatVersion"]),
-                int(body["mappedFileSizeCommitLog"]),
-                int(body["mappedFileSizeConsumeQueue"]),
-            )
+            sizes = {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
+            return cls(str(body["storeId"]), int(body["formatVersion"]), sizes)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
         except (ValueError, KeyError, TypeError) as error:
@@ -70,7 +60,7 @@ class StoreMeta:
             raise StoreVersionError(
                 paths.meta, f"format version {self.format_version}, this version writes {FORMAT_VERSION}"
             )
-        for name in ("mapped_file_size_commit_log", "mapped_file_size_consume_queue"):
-            mine, theirs = getattr(self, name), getattr(config, name)
-            if mine != theirs and (paths.commit_log if "commit" in name else paths.consume_queue).is_dir():
-                raise StoreVersionError(paths.meta, f"says {name} is {mine}, the files (or the settings) say {theirs}")
+        for name, mine in self.sizes.items():
+            theirs = getattr(config, name)
+            if mine != theirs:
+                raise StoreVersionError(paths.meta, f"says {camel_case(name)} is {mine}, the files say {theirs}")

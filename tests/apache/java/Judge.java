@@ -1,0 +1,145 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.reflect.Constructor;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.MessageArrivingListener;
+import org.apache.rocketmq.store.MessageExtBrokerInner;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.QueryMessageResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/**
+ * Apache's own store over a directory, driven by lines on stdin:
+ * READ topic queueId | KEY topic key | PUT topic queueId base64(body) tags keys. One answer a line; fields by tabs.
+ */
+public class Judge {
+    public static void main(String[] args) throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(args[0]);
+        config.setStorePathCommitLog(args[0] + "/commitlog");
+        config.setMappedFileSizeCommitLog(Integer.parseInt(args[1]));
+        config.setMappedFileSizeConsumeQueue(Integer.parseInt(args[2]));
+        config.setMaxHashSlotNum(Integer.parseInt(args[3]));
+        config.setMaxIndexNum(Integer.parseInt(args[4]));
+        config.setHaListenPort(0);
+        config.setDiskMaxUsedSpaceRatio(99);
+        DefaultMessageStore store = create(config);
+        boolean loaded = store.load();
+        System.out.println("LOADED\t" + loaded);
+        if (!loaded) {
+            System.exit(1);
+        }
+        store.start();
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(5);
+        }
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split("\t", -1);
+            switch (words[0]) {
+                case "READ": read(store, words[1], Integer.parseInt(words[2])); break;
+                case "KEY": key(store, words[1], words[2]); break;
+                case "PUT": put(store, words); break;
+                default: throw new IllegalArgumentException(line);
+            }
+            System.out.flush();
+        }
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(5);
+        }
+        store.shutdown();
+        System.out.println("CLOSED");
+        System.exit(0);
+    }
+
+    private static DefaultMessageStore create(MessageStoreConfig config) throws Exception {
+        BrokerStatsManager stats = null;
+        for (Constructor<?> one : BrokerStatsManager.class.getConstructors()) {
+            Class<?>[] kinds = one.getParameterTypes();
+            if (kinds.length == 2 && kinds[0] == String.class && kinds[1] == boolean.class) {
+                stats = (BrokerStatsManager) one.newInstance("judge", false);
+            } else if (stats == null && kinds.length == 1 && kinds[0] == String.class) {
+                stats = (BrokerStatsManager) one.newInstance("judge");
+            }
+        }
+        MessageArrivingListener nobody = (topic, queueId, offset, code, time, bits, properties) -> { };
+        BrokerConfig broker = new BrokerConfig();
+        for (Constructor<?> one : DefaultMessageStore.class.getConstructors()) {
+            if (one.getParameterCount() == 4) {
+                return (DefaultMessageStore) one.newInstance(config, stats, nobody, broker);
+            }
+            if (one.getParameterCount() == 5) {
+                return (DefaultMessageStore) one.newInstance(config, stats, nobody, broker, new ConcurrentHashMap<>());
+            }
+        }
+        throw new IllegalStateException("no constructor that is known");
+    }
+
+    private static void read(DefaultMessageStore store, String topic, int queueId) throws Exception {
+        long offset = store.getMinOffsetInQueue(topic, queueId);
+        long max = store.getMaxOffsetInQueue(topic, queueId);
+        System.out.println("BOUNDS\t" + topic + "\t" + queueId + "\t" + offset + "\t" + max);
+        while (offset < max) {
+            GetMessageResult got = store.getMessage("judge", topic, queueId, offset, 32, null);
+            if (got == null || got.getMessageBufferList().isEmpty()) {
+                System.out.println("STUCK\t" + topic + "\t" + queueId + "\t" + offset + "\t" + (got == null ? null : got.getStatus()));
+                return;
+            }
+            for (ByteBuffer buffer : got.getMessageBufferList()) {
+                print(MessageDecoder.decode(buffer, true, false));
+            }
+            offset = got.getNextBeginOffset();
+            got.release();
+        }
+    }
+
+    private static void key(DefaultMessageStore store, String topic, String key) throws Exception {
+        QueryMessageResult found = store.queryMessage(topic, key, 64, 0, Long.MAX_VALUE);
+        for (ByteBuffer buffer : found.getMessageBufferList()) {
+            print(MessageDecoder.decode(buffer, true, false));
+        }
+        found.release();
+        System.out.println("END");
+    }
+
+    private static void print(MessageExt message) {
+        StringBuilder properties = new StringBuilder();
+        message.getProperties().forEach((name, value) -> properties.append(name).append('\u0001').append(value).append('\u0002'));
+        System.out.println(String.join("\t", "MESSAGE", message.getTopic(), "" + message.getQueueId(), "" + message.getQueueOffset(),
+            "" + message.getCommitLogOffset(), "" + message.getStoreSize(), "" + message.getFlag(), "" + message.getBornTimestamp(),
+            "" + message.getStoreTimestamp(), base64(message.getBody()), base64(properties.toString().getBytes(StandardCharsets.UTF_8))));
+    }
+
+    private static void put(DefaultMessageStore store, String[] words) {
+        MessageExtBrokerInner message = new MessageExtBrokerInner();
+        message.setTopic(words[1]);
+        message.setQueueId(Integer.parseInt(words[2]));
+        message.setBody(Base64.getDecoder().decode(words[3]));
+        message.setTags(words[4]);
+        message.setKeys(words[5]);
+        message.setBornTimestamp(System.currentTimeMillis());
+        message.setBornHost(new InetSocketAddress("127.0.0.1", 1234));
+        message.setStoreHost(new InetSocketAddress("127.0.0.1", 10911));
+        message.setTagsCode(MessageExtBrokerInner.tagsString2tagsCode(null, words[4]));
+        message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+        PutMessageResult result = store.putMessage(message);
+        System.out.println("PUT\t" + result.getPutMessageStatus() + "\t" + result.getAppendMessageResult().getLogicsOffset());
+    }
+
+    private static String base64(byte[] bytes) {
+        return Base64.getEncoder().encodeToString(bytes == null ? new byte[0] : bytes);
+    }
+}

@@ -1,0 +1,133 @@
+"""Apache RocketMQ's own store as a judge of directories: fetched once, compiled once, run as a child process."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow.runtime import cache_directory, find_java
+from rocketflow_store import StoreConfig
+
+HERE = Path(__file__).parent
+FLAGS = (
+    *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
+    *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),
+)
+
+
+@dataclass(frozen=True)
+class JudgedMessage:
+    """A message as Apache's decoder gives it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_size: int
+    flag: int
+    born_timestamp: int
+    store_timestamp: int
+    body: bytes
+    properties: dict[str, str]
+
+
+class ApacheStore:
+    """The store module of one RocketMQ version; skips the test, with the reason, where it cannot be had."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._home = cache_directory() / "apache" / version
+        java, javac = find_java(), shutil.which("javac")
+        if java is None or javac is None:
+            pytest.skip("no java and javac of version 17 or newer")
+        self._java = java
+        self._fetch(version)
+        self._compile(javac)
+
+    def _fetch(self, version: str) -> None:
+        done = self._home / "fetched"
+        if done.exists():
+            return
+        if shutil.which("mvn") is None:
+            pytest.skip("mvn is not installed: Apache's jars cannot be fetched")
+        self._home.mkdir(parents=True, exist_ok=True)
+        pom = (HERE / "pom.xml.template").read_text().replace("@VERSION@", version)
+        (self._home / "pom.xml").write_text(pom)
+        got = subprocess.run(
+            ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"],
+            cwd=self._home,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        if got.returncode != 0:
+            pytest.skip(f"Apache's jars of {version} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
+        done.touch()
+
+    def _compile(self, javac: str) -> None:
+        # the class moved between the versions
+        text = (HERE / "java" / "Judge.java").read_text()
+        if self._version.startswith("5."):
+            text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
+        source, classes = self._home / "src" / "Judge.java", self._home / "classes"
+        if not source.exists() or source.read_text() != text:
+            source.parent.mkdir(exist_ok=True)
+            source.write_text(text)
+        compiled = classes / "Judge.class"
+        if compiled.exists() and compiled.stat().st_mtime_ns >= source.stat().st_mtime_ns:
+            return
+        classes.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [javac, "-nowarn", "-cp", str(self._home / "lib" / "*"), "-d", str(classes), str(source)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
+        """Open the directory, ask, close it; the answers as lists of fields."""
+        work = store.parent / "judge-home"
+        work.mkdir(exist_ok=True)
+        sizes = (
+            config.mapped_file_size_commit_log,
+            config.mapped_file_size_consume_queue,
+            config.max_hash_slot_num,
+            config.max_index_num,
+        )
+        class_path = f"{self._home / 'lib' / '*'}:{self._home / 'classes'}"
+        done = subprocess.run(
+            [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, "Judge", str(store), *map(str, sizes)],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        answers = [line.split("\t") for line in done.stdout.splitlines()]
+        assert done.returncode == 0, (done.stdout[-1000:], done.stderr[-2000:])
+        assert ["CLOSED"] in answers, done.stdout[-1000:]
+        return answers
+
+    def read(self, store: Path, config: StoreConfig, queues: list[tuple[str, int]]) -> list[JudgedMessage]:
+        """Every message of the queues."""
+        answers = self.ask(store, config, [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues])
+        assert not [one for one in answers if one[0] == "STUCK"], answers
+        return [judged(one) for one in answers if one[0] == "MESSAGE"]
+
+
+def judged(fields: list[str]) -> JudgedMessage:
+    """The message of an answer."""
+    numbers: list[Any] = [int(one) for one in fields[2:9]]
+    text = base64.b64decode(fields[10]).decode()
+    properties = dict(pair.split("\x01", 1) for pair in text.split("\x02") if pair)
+    return JudgedMessage(fields[1], *numbers, base64.b64decode(fields[9]), properties)

@@ -1,0 +1,118 @@
+"""Directories that we wrote, opened by Apache RocketMQ 5.3.3 and 4.9.7, appended to by it, and read on by us."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.verify import verify_store
+from tests.apache.judge import ApacheStore
+
+pytestmark = pytest.mark.apache
+
+SIZES = StoreConfig(
+    mapped_file_size_commit_log=1 << 18, mapped_file_size_consume_queue=6000, max_hash_slot_num=500, max_index_num=2000
+)
+
+
+@pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
+def apache(request: pytest.FixtureRequest) -> Iterator[ApacheStore]:
+    yield ApacheStore(request.param)
+
+
+def fill(path: Path) -> None:
+    """Every way of putting, over several files."""
+    with MessageStore.open(path, SIZES) as store:
+        for number in range(400):
+            assert store.put_message(
+                Message("orders", b"one %d" % number, tags=f"t{number % 3}", keys=[f"k{number}"], properties={"é": "ü"})
+            ).stored
+        store.put_messages([Message("single", b"list %d" % n, queue_id=0, keys=["a", f"b{n}"]) for n in range(300)])
+        rows = {"body": [b"row %d " % n * (n % 90) for n in range(1500)], "keys": [f"r{n}" for n in range(1500)]}
+        store.append_batch(pa.RecordBatch.from_pydict(rows), topic="rows")
+
+
+def ours(path: Path) -> dict[tuple[str, int, int], tuple[object, ...]]:
+    with StoreReader(path) as reader:
+        found = {}
+        for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
+            offset = low
+            while offset < high:
+                got = reader.get_message(topic, queue_id, offset)
+                for one in got.messages:
+                    found[topic, queue_id, one.queue_offset] = (
+                        *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
+                        *(one.body, dict(one.properties)),
+                    )
+                offset = got.next_begin_offset
+        return found
+
+
+def check_and_append(apache: ApacheStore, path: Path) -> None:
+    """Apache reads what we read, appends, closes; we read on, append on, and the store is clean."""
+    mine = ours(path)
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine})
+    theirs = {
+        (one.topic, one.queue_id, one.queue_offset): (
+            *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
+            *(one.body, one.properties),
+        )
+        for one in apache.read(path, SIZES, queues)
+    }
+    assert theirs == mine
+    puts = [f"PUT\torders\t{n % 8}\t{base64.b64encode(b'apache %d' % n).decode()}\tat\tak{n}" for n in range(50)]
+    answers = apache.ask(path, SIZES, [*puts, "KEY\torders\tk7", "KEY\torders\tak49"])
+    assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 50
+    assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
+    after = ours(path)
+    assert len(after) == len(mine) + 50
+    assert {key: value for key, value in after.items() if key in mine} == mine
+    with MessageStore.open(path) as store:
+        assert [one.body for one in store.query_message("orders", "ak49")] == [b"apache 49"]
+        before = store.max_offset("orders", 0)
+        assert store.put_message(Message("orders", b"ours again", queue_id=0)).queue_offset == before
+    assert verify_store(path).findings == []
+
+
+def test_what_we_append(apache: ApacheStore, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    check_and_append(apache, path)
+
+
+def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    last = sorted((path / "commitlog").iterdir())[-1]
+    with StoreReader(path) as reader:
+        end = reader.max_phy_offset - int(last.name)
+    data = bytearray(last.read_bytes())
+    data[end - 30 : end] = bytes(30)
+    last.write_bytes(data)
+    shutil.rmtree(path / "index")
+    (path / "abort").write_text("1")
+    with MessageStore.open(path, replace(SIZES)) as store:
+        assert store.recovery.abort_found
+        assert store.recovery.truncated_to < store.recovery.truncated_from or store.recovery.dispatched
+    check_and_append(apache, path)
+
+
+@pytest.mark.spark
+def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, SIZES):
+        pass
+    rows = spark.range(2000).selectExpr(  # type: ignore[attr-defined]
+        "concat('spark ', id) AS body", "string(id) AS keys", "'orders' AS topic", "map('p', string(id)) AS properties"
+    )
+    rows.write.format("rocketflow").mode("append").option("path", str(path)).save()
+    with MessageStore.open(path) as store:
+        store.put_message(Message("orders", b"x", keys=["k7"], queue_id=0))
+    check_and_append(apache, path)
