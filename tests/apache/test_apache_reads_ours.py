@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,8 @@ SIZES = StoreConfig(
 
 
 @pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
-def apache(request: pytest.FixtureRequest) -> Iterator[ApacheStore]:
-    yield ApacheStore(request.param)
+def apache(request: pytest.FixtureRequest) -> ApacheStore:
+    return ApacheStore(request.param)
 
 
 def fill(path: Path) -> None:

@@ -346,9 +346,12 @@ def fields_of(path: Path) -> list[Any]:
         while (message := reader.look_message_by_offset(offset)) is not None:
             properties = [(k, v) for k, v in message.properties.items() if k != "UNIQ_KEY"]
             found.append(
-                (message.phy_offset, message.topic, message.queue_id, message.queue_offset, message.stored_body,
-                 message.flag, message.sys_flag, message.born_timestamp, message.store_size, message.body_crc, properties)
-            )  # fmt: skip
+                (
+                    *(message.phy_offset, message.topic, message.queue_id, message.queue_offset, message.stored_body),
+                    *(message.flag, message.sys_flag, message.born_timestamp, message.store_size, message.body_crc),
+                    properties,
+                )
+            )
             offset += message.store_size
         return found
 

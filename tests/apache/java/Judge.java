@@ -43,9 +43,7 @@ public class Judge {
             System.exit(1);
         }
         store.start();
-        while (store.dispatchBehindBytes() > 0) {
-            Thread.sleep(5);
-        }
+        dispatched(store);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t", -1);
@@ -57,9 +55,7 @@ public class Judge {
             }
             System.out.flush();
         }
-        while (store.dispatchBehindBytes() > 0) {
-            Thread.sleep(5);
-        }
+        dispatched(store);
         store.shutdown();
         System.out.println("CLOSED");
         System.exit(0);
@@ -88,7 +84,14 @@ public class Judge {
         throw new IllegalStateException("no constructor that is known");
     }
 
+    private static void dispatched(DefaultMessageStore store) throws Exception {
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(5);
+        }
+    }
+
     private static void read(DefaultMessageStore store, String topic, int queueId) throws Exception {
+        dispatched(store);
         long offset = store.getMinOffsetInQueue(topic, queueId);
         long max = store.getMaxOffsetInQueue(topic, queueId);
         System.out.println("BOUNDS\t" + topic + "\t" + queueId + "\t" + offset + "\t" + max);
@@ -107,6 +110,7 @@ public class Judge {
     }
 
     private static void key(DefaultMessageStore store, String topic, String key) throws Exception {
+        dispatched(store);
         QueryMessageResult found = store.queryMessage(topic, key, 64, 0, Long.MAX_VALUE);
         for (ByteBuffer buffer : found.getMessageBufferList()) {
             print(MessageDecoder.decode(buffer, true, false));
