@@ -34,11 +34,11 @@ def measure_lag(stores: SourceStores, key: QueueKey, next_offset: int, bounds: Q
     if waiting <= 0:
         return QueueLag(bounds.high)
     if waiting <= _EXACT_UNITS:
-        size = sum(stores.record_sizes(key, start, bounds.high))
+        size = int(stores.record_sizes(key, start, bounds.high).sum())
     else:
-        sample = stores.record_sizes(key, start, start + _SAMPLE_UNITS)
-        sample += stores.record_sizes(key, bounds.high - _SAMPLE_UNITS, bounds.high)
-        size = sum(sample) * waiting // len(sample)
+        first = stores.record_sizes(key, start, start + _SAMPLE_UNITS)
+        last = stores.record_sizes(key, bounds.high - _SAMPLE_UNITS, bounds.high)
+        size = int(first.sum() + last.sum()) * waiting // (2 * _SAMPLE_UNITS)
     stored_ms = stores.store_timestamp_ms(key, start)
     return QueueLag(bounds.high, waiting, size, 0 if stored_ms is None else max(now_ms - stored_ms, 0))
 

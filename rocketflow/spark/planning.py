@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from rocketflow.spark.stream_offset import QueueKey
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 ROWS_WORTH_A_TASK: Final = 20_000
 """Below this many rows a task of its own costs more (about 50 ms) than it saves."""
@@ -17,7 +22,7 @@ ROWS_WORTH_A_TASK: Final = 20_000
 _SNAP_SHARE: Final = 8
 """A cut moves back to a ConsumeQueue file boundary within 1/8 of a task's share."""
 
-RecordSizes = Callable[[QueueKey, int, int], Sequence[int]]
+RecordSizes = Callable[[QueueKey, int, int], "Sequence[int] | npt.NDArray[np.int64]"]
 """(queue, start, end) -> bytes of each record of the range."""
 
 
@@ -103,11 +108,12 @@ def _rows_within(key: QueueKey, start: int, end: int, budget: int, sizes: Record
     rows, taken, block = 0, 0, 1024
     while start + rows < end:
         block_end = min(start + rows + block, end)
-        for size in sizes(key, start + rows, block_end):
-            if taken + size > budget:
-                return rows, taken
-            taken += size
-            rows += 1
+        ends = np.cumsum(np.asarray(sizes(key, start + rows, block_end), np.int64)) + taken
+        fitting = int(np.searchsorted(ends, budget, side="right"))
+        if fitting:
+            rows, taken = rows + fitting, int(ends[fitting - 1])
+        if fitting < len(ends):
+            break
         block = min(block * 4, 1 << 16)
     return rows, taken
 

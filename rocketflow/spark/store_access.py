@@ -10,11 +10,16 @@ import itertools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from rocketflow.spark.options import StoreLocation
 from rocketflow.spark.stream_offset import NO_RECORD, QueueKey, QueuePosition
 from rocketflow_store import StoreConfig, StoreError, StoreReader
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _MAX_KEY_HITS = 1 << 20
 _FOREVER_MS = (1 << 63) - 1
@@ -125,11 +130,10 @@ class SourceStores:
         found = self.position(key, position.next_offset, low)
         return (found.phy_offset, found.checksum) == (position.phy_offset, position.checksum)
 
-    def record_sizes(self, key: QueueKey, start: int, end: int) -> list[int]:
+    def record_sizes(self, key: QueueKey, start: int, end: int) -> npt.NDArray[np.int64]:
         """Bytes of each record of [start, end)."""
         units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end)
-        sizes: list[int] = units["msg_size"].tolist()
-        return sizes
+        return units["msg_size"].astype(np.int64)
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at or after `timestamp_ms`; the end where there is none."""
