@@ -103,7 +103,7 @@ def parse_line(line: str, topic: str, queue: int | None) -> Message:
     properties = fields.get("properties") or {}
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
         raise ValueError("properties must be an object of strings")
-    keys = fields.get("keys") or ()
+    keys = fields.get("keys") or []
     if not isinstance(keys, (str, list)) or not all(isinstance(one, str) for one in keys):
         raise ValueError("keys must be a string or a list of strings")
     return Message(

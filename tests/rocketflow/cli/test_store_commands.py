@@ -1,0 +1,225 @@
+"""The command line on stores that Apache wrote and on bad input: fields, exit codes, one line of error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow_store import Message, MessageStore
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CLOSED = ("basic-49", "basic-53", "expired-53", "features-53", "propcrc-53")
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[Any]:
+    """Run a command; its stdout as JSON values, one a line."""
+    got = run([str(one) for one in arguments])
+    out, err = capsys.readouterr()
+    assert got == code, (out, err)
+    assert "Traceback" not in out + err
+    return [json.loads(line) for line in out.splitlines() if line.startswith(("{", "["))]
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    code = run([str(one) for one in arguments])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    assert err.startswith("error: "), err
+    return code, err
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_cat_shows_every_message_as_apache_reads_it(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], name: str
+) -> None:
+    path = golden_store(name)
+    lines = [json.loads(line) for line in (GOLDEN / name / "messages.jsonl").read_text().splitlines()]
+    for topic in sorted({one["topic"] for one in lines}):
+        rows = call(capsys, "store", "cat", path, "--topic", topic, "--json", "--body", "sha256")
+        wanted = {(one["queueId"], one["queueOffset"]): one for one in lines if one["topic"] == topic}
+        assert len(rows) == len(wanted)
+        for row in rows:
+            message = wanted[row["queueId"], row["queueOffset"]]
+            for field in (
+                *("topic", "physicalOffset", "storeSize", "msgId", "uniqKey", "tags", "keys", "flag", "sysFlag"),
+                *("bornTimestamp", "storeTimestamp", "bornHost", "storeHost", "reconsumeTimes", "bodyCRC"),
+                *("preparedTransactionOffset", "properties"),
+            ):
+                assert row[field] == message.get(field), field
+            assert row["body"] == message["bodySha256"]
+            assert row["bodySize"] == message["storedBodyLength"]
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_info_offset_find_and_verify(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], name: str
+) -> None:
+    path = golden_store(name)
+    queries = json.loads((GOLDEN / name / "queries.json").read_text())
+    (info,) = call(capsys, "store", "info", path, "--json")
+    assert info["state"] == "clean"
+    assert info["commitLog"]["minOffset"] == queries["commitlog"]["minPhyOffset"]
+    assert info["commitLog"]["maxOffset"] == queries["commitlog"]["maxPhyOffset"]
+    found = {(t["topic"], q["queueId"]): (q["minOffset"], q["maxOffset"]) for t in info["topics"] for q in t["queues"]}
+    wanted = {(q["topic"], q["queueId"]): (q["minOffset"], q["maxOffset"]) for q in queries["queues"]}
+    assert found == {key: value for key, value in wanted.items() if value != (0, 0)}
+    for asked in [one for one in queries["offsetByTime"] if one["boundary"] != "NEAREST"][:12]:
+        (got,) = call(
+            capsys,
+            *("store", "offset", path, "--topic", asked["topic"], "--queue", asked["queueId"], "--json"),
+            *("--timestamp", asked["timestamp"], "--boundary", asked["boundary"].lower()),
+        )
+        assert got == {"offset": asked["offset"]}
+    for asked in [one for one in queries["index"] if one["offsets"]][:8]:
+        rows = call(
+            capsys,
+            *("store", "find", path, "--topic", asked["topic"], "--key", asked["key"], "--max", asked["max"]),
+            *("--begin", asked["begin"], "--end", asked["end"], "--json"),
+        )
+        assert [row["physicalOffset"] for row in rows] == asked["offsets"]
+        (row,) = call(capsys, "store", "find", path, "--msg-id", rows[0]["msgId"], "--json")
+        assert row == rows[0]
+        (row,) = call(capsys, "store", "find", path, "--physical-offset", rows[0]["physicalOffset"], "--json")
+        assert row == rows[0]
+    (verified,) = call(capsys, "store", "verify", path, "--json")
+    assert verified["findings"] == []
+    assert verified["lostRecords"] == 0
+
+
+def test_append_cat_and_a_refused_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text(
+        '{"body": "one", "tags": "a", "keys": ["k"], "properties": {"p": "ü"}}\n'
+        '{"body": null}\nnot json\n{"bodyBase64": "AAE=", "queueId": 3}\n{"body": "x", "colour": 1}\n'
+    )
+    rows = call(capsys, "store", "append", tmp_path / "s", "--topic", "t", "--input", lines, code=1)
+    assert [row["status"] for row in rows] == [
+        "PUT_OK",
+        "MESSAGE_ILLEGAL",
+        "MESSAGE_ILLEGAL",
+        "PUT_OK",
+        "MESSAGE_ILLEGAL",
+    ]
+    assert [row.get("line") for row in rows] == [None, 2, 3, None, 5]
+    shown = call(capsys, "store", "cat", tmp_path / "s", "--topic", "t", "--json", "--body", "base64")
+    assert sorted(row["body"] for row in shown) == ["AAE=", "b25l"]
+    assert call(capsys, "store", "cat", tmp_path / "s", "--topic", "t", "--json", "--tags", "zzz") == []
+
+
+def test_recover_says_what_it_would_do_and_does_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    child = os.fork()
+    if child == 0:
+        MessageStore.open(path).put_messages([Message("t", b"x") for _ in range(10)])
+        os._exit(9)
+    os.waitpid(child, 0)
+    (preview,) = call(capsys, "store", "recover", path, "--dry-run", "--json")
+    (info,) = call(capsys, "store", "info", path, "--json")
+    assert info["state"] == "unclean"
+    (done,) = call(capsys, "store", "recover", path, "--json")
+    for field in ("abortFound", "truncatedFrom", "truncatedTo", "quarantined", "dispatched"):
+        assert preview[field] == done[field], field
+    (info,) = call(capsys, "store", "info", path, "--json")
+    assert info["state"] == "clean"
+
+
+def test_export_and_dump(capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = golden_store("basic-53")
+    (result,) = call(capsys, "store", "export", path, "--topic", "orders", "--to", tmp_path, "--json")
+    table = pyarrow.parquet.read_table(tmp_path)
+    assert table.num_rows == result["rows"] == 1981
+    features = golden_store("features-53")
+    for file, kind in (
+        ("checkpoint", "checkpoint"),
+        ("config/consumerOffset.json", "json"),
+        ("config/timercheck", "timercheck"),
+        ("timerwheel", "slot"),
+        (f"timerlog/{0:020d}", "timer"),
+        (f"commitlog/{0:020d}", "record"),
+        (f"consumequeue/f-normal/0/{0:020d}", "unit"),
+    ):
+        items = call(capsys, "store", "dump", features / file)
+        assert items, file
+        assert items[0]["kind"] == kind
+
+
+def test_bad_input_is_one_line_and_an_exit_code(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, empty, other = tmp_path / "file", tmp_path / "empty", tmp_path / "other"
+    file.write_text("x")
+    empty.mkdir()
+    other.mkdir()
+    (other / "x.txt").write_text("x")
+    assert failure(capsys, "store", "info", tmp_path / "missing")[0] == 2
+    assert failure(capsys, "store", "info", file)[0] == 2
+    assert failure(capsys, "store", "info", other)[0] == 2
+    assert call(capsys, "store", "info", empty, "--json")[0]["topics"] == []
+    assert run(["store", "info", str(empty)]) == 0
+    assert "no topics" in capsys.readouterr().out
+    assert failure(capsys, "store", "cat", empty, "--topic", "t")[0] == 2
+    assert failure(capsys, "store", "find", empty)[0] == 2
+    assert failure(capsys, "store", "dump", file)[0] == 2
+    assert failure(capsys, "store", "cat", empty)[0] == 2
+    assert failure(capsys, "no-such-command")[0] == 2
+    code, said = failure(capsys, "submit", "no-such-job")
+    assert (code, "stream" in said) == (2, True)
+    with MessageStore.open(tmp_path / "s"):
+        code, said = failure(capsys, "store", "append", tmp_path / "s", "--topic", "t", "--input", file)
+        assert code == 75
+        assert str(os.getpid()) in said
+
+
+def test_a_flipped_byte_is_found_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path) as store:
+        results = store.put_messages([Message("t", b"y" * 50, keys=["k"], queue_id=0) for _ in range(9)])
+    log = path / "commitlog" / f"{0:020d}"
+    place = results[4].physical_offset
+    with log.open("r+b") as opened:
+        opened.seek(place + 100)
+        opened.write(b"Z")
+    (found,) = call(capsys, "store", "verify", path, "--json", code=3)
+    assert found["lostRecords"] == 1
+    assert found["records"] == 8
+    first = found["findings"][0]
+    assert (first["kind"], first["file"], first["offset"]) == ("record", str(log), place)
+    with log.open("r+b") as opened:
+        opened.seek(place + 100)
+        opened.write(b"y")
+    queue = path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    with queue.open("r+b") as opened:
+        opened.seek(3 * 20 + 7)
+        opened.write(b"\x7f")
+    (found,) = call(capsys, "store", "verify", path, "--json", code=1)
+    assert {(one["kind"], one["offset"]) for one in found["findings"]} >= {("wrong-unit", 60)}
+
+
+@pytest.mark.slow
+def test_the_command_as_a_process() -> None:
+    """`python -m` is not how users start it: the console script's function is."""
+    command = [sys.executable, "-c", "from rocketflow.cli import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for arguments, code in ((["version", "--json"], 0), (["doctor", "--json"], 0), (["--help"], 0), (["store"], 2)):
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, env=environment, timeout=60, check=False
+        )
+        assert done.returncode in (code, 0), (arguments, done.stderr)
+        assert "Traceback" not in done.stderr
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, rocketflow.cli.app; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=True,
+    ).stdout.split()
+    assert not {"pyspark", "pandas", "pyarrow", "great_expectations"} & set(loaded)
