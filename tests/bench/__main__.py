@@ -1,0 +1,40 @@
+"""python -m tests.bench [store] [spark]: figures of this machine, as a table and as JSON lines under results/.
+
+Every case runs several times in turn with the others of its group; the median is what counts, ratios are taken within
+one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+
+from tests.bench import bench_spark, bench_store
+from tests.bench.figures import Figure
+
+GROUPS = {"store": bench_store.run, "spark": bench_spark.run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("groups", nargs="*", choices=[[], *GROUPS], help="store, spark (default: both)")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the data, 1.0 is what README quotes")
+    given = parser.parse_args()
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    out = results / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    figures: list[Figure] = []
+    for name in given.groups or GROUPS:
+        for figure in GROUPS[name](given.scale):
+            figures.append(figure)
+            print(figure.line(), flush=True)
+            with out.open("a") as opened:
+                opened.write(json.dumps({"machine": platform.node(), **figure.as_dict()}) + "\n")
+    print(f"{len(figures)} figures in {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The engine alone: appends, puts, decode, open, import."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from tests.bench.data import rows
+from tests.bench.figures import Figure
+
+RUNS = 3
+
+
+def run(scale: float) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
+        path = Path(home) / "s"
+        for size, count in ((200, int(500_000 * scale)), (1024, int(250_000 * scale))):
+            yield from _appends(path, size, count)
+            yield from _decode(path, size)
+        yield from _puts(path, int(20_000 * scale))
+        yield from _opens(path)
+    yield from _imports()
+
+
+def _appends(path: Path, size: int, count: int) -> Iterator[Figure]:
+    batch = rows(count, size)
+    for label, indexed in ((", without index", False), (", 2 index keys", True)):
+        runs = []
+        for _ in range(RUNS):
+            shutil.rmtree(path, ignore_errors=True)
+            with MessageStore.open(path, StoreConfig(message_index_enable=indexed)) as store:
+                store.append_batch(batch.slice(0, 2048), topic="t")
+                began = time.perf_counter()
+                store.append_batch(batch, topic="t")
+                runs.append(count / (time.perf_counter() - began) / 1e6)
+        yield Figure(f"append_batch {size} B ASYNC_FLUSH{label}", "M msg/s", tuple(runs))
+
+
+def _decode(path: Path, size: int) -> Iterator[Figure]:
+    for label, columns in (("all columns", None), ("body + queueOffset", ["queueOffset", "body"])):
+        runs = []
+        for _ in range(RUNS):
+            with StoreReader(path) as reader:
+                bounds = reader.snapshot().queues
+                began = time.process_time()
+                total = sum(
+                    batch.num_rows
+                    for (topic, queue), (low, high) in bounds.items()
+                    for batch in reader.read(topic, queue, low, high, columns)
+                )
+                runs.append(total / (time.process_time() - began) / 1e6)
+        yield Figure(f"decode {size} B, {label}, per core", "M msg/s", tuple(runs))
+
+
+def _puts(path: Path, count: int) -> Iterator[Figure]:
+    message = Message("t", b"x" * 200, tags="a", keys=["k"])
+    for kind, threads in ((FlushDiskType.ASYNC_FLUSH, 1), (FlushDiskType.SYNC_FLUSH, 8)):
+        runs = []
+        for _ in range(RUNS):
+            shutil.rmtree(path, ignore_errors=True)
+            with MessageStore.open(path, StoreConfig(flush_disk_type=kind)) as store:
+
+                def work(store: MessageStore = store, part: int = count // threads) -> None:
+                    for _ in range(part):
+                        store.put_message(message)
+
+                workers = [threading.Thread(target=work) for _ in range(threads)]
+                began = time.perf_counter()
+                for one in workers:
+                    one.start()
+                for one in workers:
+                    one.join()
+                runs.append(count / (time.perf_counter() - began) / 1e3)
+        yield Figure(f"put_message 200 B {kind.name}, {threads} threads", "k msg/s", tuple(runs))
+
+
+def _opens(path: Path) -> Iterator[Figure]:
+    shutil.rmtree(path, ignore_errors=True)
+    batch = rows(100_000, 1024)
+    with MessageStore.open(path) as store:
+        while store.max_phy_offset < 1 << 30:
+            store.append_batch(batch, topic="t")
+    opens, infos = [], []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        MessageStore.open(path).close()
+        opens.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-c", "from rocketflow.cli import main; main()", "store", "info", str(path), "--json"],
+            capture_output=True,
+            check=True,
+        )
+        infos.append(time.perf_counter() - began)
+    yield Figure("open and close 1 GiB after a clean stop", "s", tuple(opens))
+    yield Figure("rocketflow store info, 1 GiB, whole process", "s", tuple(infos))
+
+
+def _imports() -> Iterator[Figure]:
+    for label, code in (
+        ("import rocketflow_store (all public names)", "from rocketflow_store import *"),
+        ("rocketflow --help", "import sys; sys.argv[1:] = ['--help']; from rocketflow.cli import main; main()"),
+    ):
+        runs = []
+        for _ in range(RUNS):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+            runs.append(time.perf_counter() - began)
+        yield Figure(f"{label}, whole process", "s", tuple(runs))
