@@ -30,10 +30,10 @@ run: $(STAMP) ## append real flights, stream them through SQL, prove the result
 	@$(BIN)/rocketflow demo
 
 test: $(STAMP) ## run the test suite
-	@$(BIN)/python -m pytest -m "not full"
+	@$(BIN)/python -m pytest
 
 test-full: $(STAMP) ## run the test suite with the full counts
-	@$(BIN)/python -m pytest --timeout 3600
+	@RF_FULL=1 $(BIN)/python -m pytest --timeout 3600
 
 bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 	@$(BIN)/python -m tests.bench

@@ -17,6 +17,8 @@ from tests.reliability.checker import check
 
 ROOT = Path(__file__).parents[2]
 CALLS = "msync,fdatasync,fsync,pwrite64,fallocate,ftruncate,rename,unlink"
+FULL = os.environ.get("RF_FULL") == "1"
+"""Full counts (`make test-full`) instead of samples."""
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
@@ -66,14 +68,13 @@ def calls_of(tmp_path: Path, flush: str, count: int) -> int:
 @needs_strace
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", ["sync", "async"])
-def test_killed_at_a_disk_call(tmp_path: Path, flush: str, request: pytest.FixtureRequest) -> None:
-    """S01: a sample of the sweep by default, every call with `-m full`."""
+def test_killed_at_a_disk_call(tmp_path: Path, flush: str) -> None:
+    """S01: a sample of the sweep by default, every call in `make test-full`."""
     count = 40
     total = calls_of(tmp_path, flush, count)
     assert total > count
-    every = "full" in (request.config.getoption("-m") or "") and "not full" not in request.config.getoption("-m")
     rng = random.Random(SEED)
-    points = range(1, total + 1) if every else sorted(rng.sample(range(1, total + 1), 16))
+    points = range(1, total + 1) if FULL else sorted(rng.sample(range(1, total + 1), 16))
     killed = 0
     for point in points:
         store = tmp_path / f"s{point}"
@@ -106,7 +107,7 @@ def test_killed_at_a_random_time_again_and_again(tmp_path: Path, flush: str) -> 
     acked: dict[int, tuple[int, int]] = {}
     attempted: set[int] = set()
     first = 0
-    for trial in range(10):
+    for trial in range(100 if FULL else 10):
         child = subprocess.Popen(
             command(store, flush, first, 100_000),
             stdout=subprocess.PIPE,
@@ -126,4 +127,4 @@ def test_killed_at_a_random_time_again_and_again(tmp_path: Path, flush: str) -> 
         first = highest + 1
         recover_and_check(store, acked, attempted, f"seed {SEED}, trial {trial}")
     assert len(acked) > 50
-    print(f"S02 {flush}: {len(acked)} acknowledged, 10 kills, 0 lost")
+    print(f"S02 {flush}: {len(acked)} acknowledged, {trial + 1} kills, 0 lost")
