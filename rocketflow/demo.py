@@ -232,11 +232,12 @@ def _table(path: Path) -> None:
 
 def _next_steps(report: DemoReport) -> None:
     topic = DELAYS_TOPIC if "events" in report.facts else None
+    command = "rocketflow" if shutil.which("rocketflow") else str(Path(sys.executable).parent / "rocketflow")
     print("try next:")
-    print(f"  rocketflow store info {report.store}")
+    print(f"  {command} store info {report.store}")
     if topic:
-        print(f"  rocketflow store cat {report.store} --topic {topic} --max 5")
-        print(f"  rocketflow store find {report.store} --topic flights --key N14228 --max 3")
+        print(f"  {command} store cat {report.store} --topic {topic} --max 5")
+        print(f"  {command} store find {report.store} --topic flights --key N14228 --max 3")
     else:
-        print(f"  rocketflow store verify {report.store}")
-        print(f"  rocketflow store info {report.store} --json")
+        print(f"  {command} store verify {report.store}")
+        print(f"  {command} store info {report.store} --json")
