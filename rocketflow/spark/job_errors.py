@@ -9,7 +9,7 @@ from typing import Final
 from rocketflow.errors import RocketFlowError
 from rocketflow_store.errors import StoreError
 
-_OWN_ERROR: Final = re.compile(r"^(?:rocketflow(?:_store)?[\w.]*\.)?(\w+Error): (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
 _USAGE: Final = {"OptionError", "UnknownColumnError", "ColumnNameError", "ColumnTypeError", "SinkSchemaError"}
 
 

@@ -378,6 +378,25 @@ def test_unknown_columns_are_named(tmp_path: Path) -> None:
         store.append_batch(pa.RecordBatch.from_pydict({"body": [b"a"], "colour": ["red"]}), topic="t")
 
 
+def test_rows_without_keys_and_tags_stay_rows(tmp_path: Path) -> None:
+    """Sliced, with empty and missing values side by side, and no other column that is always there."""
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "body": [b"%d" % n for n in range(50)],
+            "tags": [None if n % 3 else ("" if n % 2 else f"t{n}") for n in range(50)],
+            "keys": [None if n % 2 else ("" if n % 4 else f"k{n}") for n in range(50)],
+        }
+    )
+    with MessageStore.open(tmp_path / "s") as store:
+        store.create_topic("t", 1)
+        assert store.append_batch(batch.slice(5, 40), topic="t").rows == 40
+    with StoreReader(tmp_path / "s") as reader:
+        (read,) = reader.read("t", 0, 0, 40, ["body", "tags", "keys"])
+    assert read.to_pylist() == [
+        {name: value or None for name, value in row.items()} for row in batch.slice(5, 40).to_pylist()
+    ]
+
+
 def test_row_digest_does_not_depend_on_partitioning() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"body": [b"%d" % n for n in range(1000)], "keys": [f"k{n}" for n in range(1000)]}

@@ -669,9 +669,10 @@ def _text_scalar(text: str) -> Any:
 
 def _join(*pieces: Any) -> pa.Array:
     """The pieces of each row one behind another; a null piece counts as empty."""
-    if len(pieces) == 1:
+    if len(pieces) == 1 and pieces[0].null_count == 0:
         return pieces[0]
-    return pc.binary_join_element_wise(*pieces, _EMPTY, null_handling="skip")
+    # the leading empty piece is never null: a row of nothing but nulls would be left out of the result
+    return pc.binary_join_element_wise(_EMPTY, *pieces, _EMPTY, null_handling="skip")
 
 
 def _join_skipping_nulls(names: pa.Array, values: pa.Array) -> pa.Array:
@@ -694,11 +695,10 @@ def _empty_to_null(column: pa.Array) -> pa.Array:
     lengths = _lengths(column)
     if len(lengths) == 0 or int(lengths.min()) > 0:
         return column
-    valid = np.asarray(column.is_valid()) & (lengths > 0)
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    if column.offset:
-        column = pa.concat_arrays([column])
-    return pa.Array.from_buffers(column.type, len(column), [bitmap, *column.buffers()[1:]])
+    filled = pa.Array.from_buffers(
+        pa.bool_(), len(column), [None, pa.py_buffer(np.packbits(lengths > 0, bitorder="little"))]
+    )
+    return pc.if_else(filled, column, None)
 
 
 def _as_binary(column: Any) -> pa.Array:
