@@ -1,0 +1,144 @@
+"""A real RocketMQ name server and broker over a directory, on free ports of 127.0.0.1, stopped by TERM."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from rocketflow.runtime import cache_directory, find_java
+from rocketflow_store import StoreConfig
+from tests.apache.judge import FLAGS, HERE
+
+BOOT_SECONDS = 60.0
+STOP_SECONDS = 60.0
+
+
+def fetch_broker(version: str) -> Path:
+    """The folder of the jars of name server and broker; skips, with the reason, where they cannot be had."""
+    home = cache_directory() / "apache" / f"{version}-broker"
+    done = home / "fetched"
+    if done.exists():
+        return home / "lib"
+    if shutil.which("mvn") is None:
+        pytest.skip("mvn is not installed: Apache's broker cannot be fetched")
+    home.mkdir(parents=True, exist_ok=True)
+    store = "<artifactId>rocketmq-store</artifactId>"
+    pom = (HERE / "pom.xml.template").read_text().replace("@VERSION@", version)
+    broker = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for name in ("rocketmq-broker", "rocketmq-namesrv")
+    )
+    assert store in pom
+    (home / "pom.xml").write_text(pom.replace("</dependencies>", f"{broker}</dependencies>"))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+    try:
+        got = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=280, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"Apache's broker {version} cannot be fetched: no answer in 280 s")
+    if got.returncode != 0:
+        pytest.skip(f"Apache's broker {version} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
+    done.touch()
+    return home / "lib"
+
+
+def free_ports(near: tuple[int, ...]) -> int:
+    """A port that is free together with its neighbours at the given distances."""
+    for _ in range(100):
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                for distance in near:
+                    with socket.socket() as other:
+                        other.bind(("127.0.0.1", port + distance))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free ports on 127.0.0.1")
+
+
+class RealBroker:
+    """Runs while the context lasts; `port` answers the remoting protocol. Leaving it waits for an orderly stop."""
+
+    def __init__(self, version: str, store: Path, config: StoreConfig, work: Path) -> None:
+        java = find_java()
+        if java is None:
+            pytest.skip("no java of version 17 or newer")
+        self._java, self._lib = java, fetch_broker(version)
+        self._store, self._config, self._work = store, config, work
+        self._running: list[subprocess.Popen[bytes]] = []
+        self.port = 0
+
+    def __enter__(self) -> RealBroker:
+        self._work.mkdir(parents=True, exist_ok=True)
+        names = free_ports(())
+        self.port = free_ports((-2, 1))
+        try:
+            self._start("namesrv.NamesrvStartup", "namesrv.conf", f"listenPort={names}\nbindAddress=127.0.0.1\n", names)
+            self._start("broker.BrokerStartup", "broker.conf", self._broker_conf(names), self.port)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _broker_conf(self, names: int) -> str:
+        return (
+            f"brokerClusterName=RF\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=127.0.0.1\n"
+            f"namesrvAddr=127.0.0.1:{names}\nlistenPort={self.port}\nhaListenPort={self.port + 1}\n"
+            f"storePathRootDir={self._store}\nstorePathCommitLog={self._store}/commitlog\n"
+            f"mappedFileSizeCommitLog={self._config.mapped_file_size_commit_log}\n"
+            f"mappedFileSizeConsumeQueue={self._config.mapped_file_size_consume_queue}\n"
+            f"maxHashSlotNum={self._config.max_hash_slot_num}\nmaxIndexNum={self._config.max_index_num}\n"
+            f"bindAddress=127.0.0.1\nmappedFileSizeTimerLog=1048576\ndiskMaxUsedSpaceRatio=95\nflushDiskType=ASYNC_FLUSH\n"
+        )
+
+    def _start(self, main: str, name: str, conf: str, port: int) -> None:
+        (self._work / name).write_text(conf)
+        log = self._work / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    *(self._java, *FLAGS, "-XX:MaxDirectMemorySize=512m", f"-Duser.home={self._work}"),
+                    *(f"-Drocketmq.home.dir={self._work}", "-cp", f"{self._lib}/*"),
+                    *(f"org.apache.rocketmq.{main}", "-c", str(self._work / name)),
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._running.append(process)
+        end = time.monotonic() + BOOT_SECONDS
+        while b"boot success" not in log.read_bytes() or not answers(port):
+            assert process.poll() is None, f"{main} ended with {process.returncode}: {log.read_text()[-2000:]}"
+            assert time.monotonic() < end, f"{main} is not up after {BOOT_SECONDS} s: {log.read_text()[-2000:]}"
+            time.sleep(0.05)
+
+    def _stop(self) -> None:
+        for process in reversed(self._running):
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+
+
+def answers(port: int) -> bool:
+    """Whether something accepts connections on the port."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,47 @@
+"""The judge itself: what it reads of Apache's own directories is what Apache's code read when they were made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import StoreConfig
+from tests.apache.judge import ApacheStore
+from tests.conftest import GOLDEN
+
+pytestmark = pytest.mark.apache
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("basic-53", "5.3.3"), ("features-53", "5.3.3"), ("basic-49", "4.9.7"), ("basic-49", "5.3.3")],
+)
+def test_the_judge_reads_apaches_own(
+    name: str, version: str, golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
+    apache = ApacheStore(version)
+    path = tmp_path / "s"
+    shutil.copytree(golden_store(name), path)
+    lines = [json.loads(line) for line in (GOLDEN / name / "messages.jsonl").read_text().splitlines()]
+    written = {
+        (one["topic"], one["queueId"], one["queueOffset"]): (
+            *(one["physicalOffset"], one["storeSize"], one["flag"], one["bornTimestamp"], one["storeTimestamp"]),
+            *(one["storedBodySha256"], one["properties"]),
+        )
+        for one in lines
+    }
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in written})
+    judged = {
+        (one.topic, one.queue_id, one.queue_offset): (
+            *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
+            *(hashlib.sha256(one.body).hexdigest(), one.properties),
+        )
+        for one in apache.read(path, StoreConfig.for_store(path), queues)
+    }
+    assert len(written) == len(lines)
+    assert judged == written
