@@ -199,15 +199,16 @@ def offset(
     topic: TopicOption,
     queue: Annotated[int, typer.Option("--queue", help="Queue id.")],
     timestamp: Annotated[int, typer.Option("--timestamp", metavar="MS", help="Store time, ms.")],
-    boundary: Annotated[str, typer.Option("--boundary", help="lower or upper.")] = "lower",
+    boundary: Annotated[str, typer.Option("--boundary", help="lower, upper, or nearest (as 4.9).")] = "lower",
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
     from rocketflow_store.errors import UnknownTopicError
+    from rocketflow_store.offset_by_time import TimeBoundary
 
-    if boundary not in ("lower", "upper"):
-        raise typer.BadParameter(f"--boundary {boundary!r}: lower or upper")
+    if boundary not in tuple(TimeBoundary):
+        raise typer.BadParameter(f"--boundary {boundary!r}: {', '.join(TimeBoundary)}")
     with _reader(path, config) as reader:
         if queue not in reader.queues(topic):
             raise UnknownTopicError(f"{topic} (queue {queue})")

@@ -625,7 +625,7 @@ class MessageStore:
         return self._queries.look_message_by_offset(phy_offset)
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """Queue offset by store time; boundary "lower" or "upper"."""
+        """Queue offset by store time: see `StoreQueries.get_offset_in_queue_by_time`."""
         self._check_open()
         return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
 

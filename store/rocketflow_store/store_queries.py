@@ -12,6 +12,7 @@ from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, UnknownColumnError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
+from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.results import GetMessageResult
 from rocketflow_store.status import GetMessageStatus
 from rocketflow_store.tags import TagFilter
@@ -273,20 +274,20 @@ class StoreQueries:
         return self._index.query(topic, key, most, begin, end, self.look_message_by_offset)
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """Queue offset by store time: "lower" the first message at or after it, "upper" the last at or before it."""
+        """Queue offset by store time; `boundary` names a `TimeBoundary` ("lower", "upper" or "nearest").
+
+        A queue without messages answers with its min offset; StoreConfigError for another boundary.
+        """
+        wanted = TimeBoundary.parse(boundary)
         low, high = self._queues.bounds(topic, queue_id)
         queue = self._queues.find(topic, queue_id)
-        if queue is None or low == high:
+        if queue is None:
             return low
-        start, end = low, high
-        while start < end:  # first offset whose store time is at or behind the wanted one (or, for upper, behind it)
-            middle = (start + end) // 2
-            time = int(self._log.store_timestamps(queue.units(middle, middle + 1))[0])
-            if time < timestamp_ms or (boundary == "upper" and time == timestamp_ms):
-                start = middle + 1
-            else:
-                end = middle
-        return start if boundary == "lower" else max(start - 1, low)
+
+        def store_timestamp(offset: int) -> int:
+            return int(self._log.store_timestamps(queue.units(offset, offset + 1))[0])
+
+        return offset_by_time(store_timestamp, low, high, queue.units_per_file, timestamp_ms, wanted)
 
 
 def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:

@@ -285,5 +285,5 @@ class StoreReader:
         return zlib.crc32(memoryview(mapped.buffer)[start : start + size])
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """Queue offset by store time; boundary "lower" or "upper"."""
+        """Queue offset by store time: see `StoreQueries.get_offset_in_queue_by_time`."""
         return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)

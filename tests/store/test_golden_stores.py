@@ -13,6 +13,8 @@ import pytest
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,14 +134,42 @@ def test_get_message_answers_as_apache_does(opened: tuple[str, MessageStore]) ->
         ), asked
 
 
+FOUND_IN_THE_FILE_BEHIND = ("single-queue", 0, 1795229427772)
+"""4.9 chose by the modification time, which the kernel had set before the file's last units were put."""
+
+
 def test_offsets_by_time_as_apache_finds_them(opened: tuple[str, MessageStore]) -> None:
     name, store = opened
     for asked in queries_of(name)["offsetByTime"]:
-        boundary = asked["boundary"].lower()
-        if boundary == "nearest":  # 4.9's look-up, which depends on file modification times
+        question = (asked["topic"], asked["queueId"], asked["timestamp"])
+        if name == "basic-49" and question == FOUND_IN_THE_FILE_BEHIND:
             continue
-        found = store.get_offset_in_queue_by_time(asked["topic"], asked["queueId"], asked["timestamp"], boundary)
-        assert found == asked["offset"], asked
+        assert store.get_offset_in_queue_by_time(*question, asked["boundary"].lower()) == asked["offset"], asked
+
+
+def test_4_9_looks_in_the_file_that_modification_times_name(golden_store: Callable[..., Path]) -> None:
+    topic, queue_id, timestamp = FOUND_IN_THE_FILE_BEHIND
+    (asked,) = (
+        one
+        for one in queries_of("basic-49")["offsetByTime"]
+        if (one["topic"], one["queueId"], one["timestamp"]) == FOUND_IN_THE_FILE_BEHIND
+    )
+    times = {key[2]: one["storeTimestamp"] for key, one in messages_of("basic-49").items() if key[0] == topic}
+    files = sorted((golden_store("basic-49") / "consumequeue" / topic / str(queue_id)).iterdir())
+    modified = [one.stat().st_mtime_ns // 1_000_000 for one in files]  # whole seconds: the archive keeps no more
+
+    def look(modified_ms: Callable[[int], int] | None) -> int:
+        return offset_by_time(times.__getitem__, 0, len(times), 300, timestamp, TimeBoundary.NEAREST, modified_ms)
+
+    assert look(modified.__getitem__) == asked["offset"] == 600
+    assert times[600] > timestamp
+    assert times[look(None)] == timestamp
+
+
+def test_an_unknown_boundary_is_refused(closed: tuple[str, StoreReader]) -> None:
+    _, reader = closed
+    with pytest.raises(StoreConfigError, match="lower, upper, nearest"):
+        reader.get_offset_in_queue_by_time(reader.topics()[0], 0, 0, "middle")
 
 
 def test_index_queries_find_what_apache_finds(opened: tuple[str, MessageStore]) -> None:
