@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
 
 from rocketflow.spark.options import TopicChoice
 from rocketflow.spark.stream_offset import QueueKey
-
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
-SYSTEM_PREFIX: Final = "rmq_sys_"
-
-
-def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ keeps this topic for itself (retry and dead-letter topics are the users')."""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+from rocketflow_store.topic_names import is_system_topic
 
 
 class QueueChooser:
