@@ -1,100 +1,141 @@
-"""The source into `noop`, and the exactly-once, synced sink."""
+"""The source into `noop` and the exactly-once, synced sink, in turn with Spark's Kafka connector where it can be had.
+
+One session, the same rows; Kafka's broker and the session share the machine's cores. The first round of each size is
+not counted. Ratios are of medians of one run.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
 
 from rocketflow_store import MessageStore
 from tests.bench.data import rows
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, ratio
+from tests.bench.spark_cases import (
+    KAFKA_SINK_TUNED,
+    KAFKA_SOURCE_TUNED,
+    PARTITIONS,
+    SEVEN,
+    TOPIC,
+    Case,
+    for_kafka,
+    parquet_stream,
+    sink_rate,
+    source_rate,
+)
+from tests.kafka_broker import KafkaBroker, connector_jars
+from tests.maven import JarsNotFetchedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-RUNS = 4
-SEVEN = "topic string, queueId int, queueOffset bigint, body binary, keys string, bornTimestamp timestamp, tags string"
-SCHEMAS = {
-    "Kafka's seven columns": SEVEN,
-    "body + queueOffset": "queueOffset bigint, body binary",
-    "all 20 columns": None,
-}
+ROUNDS: Final = 5
+SIZES: Final = ((200, 4_000_000), (1024, 1_000_000))
+_FILES: Final = 8
 
 
 def run(scale: float) -> Iterator[Figure]:
     from rocketflow.spark.session import build_session
 
-    spark = build_session("bench", "local[2]", {"spark.driver.memory": "3g"})
-    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
-        for size, count in ((200, int(2_000_000 * scale)), (1024, int(800_000 * scale))):
-            path = Path(home) / f"s{size}"
-            batch = rows(count // 4, size)
-            with MessageStore.open(path) as store:
-                for _ in range(4):
-                    store.append_batch(batch, topic="t")
-            yield from _source(spark, path, size)
-            yield from _sink(spark, path, Path(home), size)
-            shutil.rmtree(path)
-    spark.stop()
+    settings = {"spark.driver.memory": "3g"}
+    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home, contextlib.ExitStack() as stack:
+        broker = None
+        try:
+            settings["spark.jars"] = ",".join(map(str, connector_jars()))
+            broker = stack.enter_context(KafkaBroker(Path(home) / "kafka"))
+        except JarsNotFetchedError as error:
+            print(f"without Kafka: {error}", file=sys.stderr)
+        spark = build_session("bench", "local[2]", settings)
+        stack.callback(spark.stop)
+        for size, count in SIZES:
+            data = _Data(Path(home) / f"{size}", size, int(count * scale))
+            yield from _sources(spark, data, broker)
+            yield from _sinks(spark, data, broker)
+            shutil.rmtree(data.home)
 
 
-def _rate(query: StreamingQuery) -> float:
-    """Rows/s over the trigger executions of a query."""
-    progress = [one for one in query.recentProgress if one["numInputRows"]]
-    seconds = sum(one["durationMs"]["triggerExecution"] for one in progress) / 1000
-    return sum(one["numInputRows"] for one in progress) / seconds / 1e6
+class _Data:
+    """The same rows as parquet files and as a store's topic of `PARTITIONS` queues."""
+
+    def __init__(self, home: Path, size: int, count: int) -> None:
+        self.home, self.size = home, size
+        self.parquet, self.store = home / "parquet", home / "store"
+        self.parquet.mkdir(parents=True)
+        batch = rows(count // _FILES, size)
+        with MessageStore.open(self.store) as store:
+            store.create_topic(TOPIC, PARTITIONS)
+            for number in range(_FILES):
+                with pq.ParquetWriter(self.parquet / f"{number}.parquet", batch.schema, compression="none") as writer:
+                    writer.write_batch(batch, row_group_size=1 << 16)
+                store.append_batch(batch, topic=TOPIC)
 
 
-def _source(spark: SparkSession, path: Path, size: int) -> Iterator[Figure]:
-    runs: dict[str, list[float]] = {label: [] for label in SCHEMAS}
-    for number in range(RUNS + 1):
-        for label, schema in SCHEMAS.items():
-            reader = spark.readStream.format("rocketflow").option("path", str(path)).option("subscribe", "t")
-            reader = reader.option("startingOffsets", "earliest")
-            rows_read = (reader.schema(schema) if schema else reader).load()
-            with tempfile.TemporaryDirectory() as checkpoint:
-                query = (
-                    rows_read.writeStream.format("noop")
-                    .option("checkpointLocation", checkpoint)
-                    .trigger(availableNow=True)
-                    .start()
-                )
-                query.awaitTermination()
-                if number:
-                    runs[label].append(_rate(query))
-    for label, found in runs.items():
-        yield Figure(f"source {size} B -> noop, {label}", "M rows/s", tuple(found))
-
-
-def _sink(spark: SparkSession, path: Path, home: Path, size: int) -> Iterator[Figure]:
-    parquet = home / f"p{size}"
-    frame = spark.read.format("rocketflow").option("path", str(path)).option("subscribe", "t").load()
-    frame.select("body", "keys", "tags").repartition(8).write.parquet(str(parquet))
-    found = []
-    for number in range(RUNS):
-        target = home / "out"
-        shutil.rmtree(target, ignore_errors=True)
-        with tempfile.TemporaryDirectory() as checkpoint:
-            query = (
-                spark.readStream.schema("body binary, keys string, tags string")
-                .option("maxFilesPerTrigger", 2)
-                .parquet(str(parquet))
-                .writeStream.format("rocketflow")
-                .option("path", str(target))
-                .option("topic", "out")
-                .option("checkpointLocation", checkpoint)
-                .trigger(availableNow=True)
-                .start()
-            )
-            began = time.perf_counter()
-            query.awaitTermination()
-            assert time.perf_counter() > began
+def _in_turn(measures: dict[str, object]) -> dict[str, list[float]]:
+    """Every measure once a round; the first round warms up."""
+    found: dict[str, list[float]] = {label: [] for label in measures}
+    for number in range(ROUNDS):
+        for label, measure in measures.items():
+            rate = measure()  # type: ignore[operator]
             if number:
-                found.append(_rate(query))
-    shutil.rmtree(home / "out", ignore_errors=True)
-    yield Figure(f"sink {size} B, exactly once, synced", "M rows/s", tuple(found))
+                found[label].append(rate)
+    return found
+
+
+def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
+    ours = {"path": str(data.store), "subscribe": TOPIC, "startingOffsets": "earliest"}
+    cases = [
+        Case("Kafka's seven columns", "rocketflow", ours, SEVEN),
+        Case("body + queueOffset", "rocketflow", ours, "queueOffset bigint, body binary"),
+        Case("all 20 columns", "rocketflow", ours),
+    ]
+    topic = f"source{data.size}"
+    if broker is not None:
+        kafka = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        frame = for_kafka(spark.read.parquet(str(data.parquet)))
+        filled = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **KAFKA_SINK_TUNED}
+        frame.write.format("kafka").options(**filled).save()
+        cases += [Case("Kafka, default", "kafka", kafka), Case("Kafka, tuned", "kafka", kafka | KAFKA_SOURCE_TUNED)]
+    found = _in_turn({case.label: lambda case=case: source_rate(spark, case) for case in cases})
+    figures = {
+        label: Figure(f"source {data.size} B -> noop, {label}", "M rows/s", tuple(runs))
+        for label, runs in found.items()
+    }
+    yield from figures.values()
+    if broker is not None:
+        for peer in ("Kafka, default", "Kafka, tuned"):
+            yield ratio(figures["Kafka's seven columns"], figures[peer])
+
+
+def _sinks(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
+    target = data.home / "out"
+
+    def ours() -> float:
+        shutil.rmtree(target, ignore_errors=True)
+        return sink_rate(
+            parquet_stream(spark, data.parquet), Case("", "rocketflow", {"path": str(target), "topic": "out"})
+        )
+
+    measures: dict[str, object] = {"exactly once, synced": ours}
+    if broker is not None:
+        kafka = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": f"sink{data.size}", **KAFKA_SINK_TUNED}
+        measures["Kafka, tuned, acks=all"] = lambda: sink_rate(
+            for_kafka(parquet_stream(spark, data.parquet)), Case("", "kafka", kafka)
+        )
+    figures = [
+        Figure(f"sink {data.size} B, {label}", "M rows/s", tuple(runs)) for label, runs in _in_turn(measures).items()
+    ]
+    yield from figures
+    if broker is not None:
+        yield ratio(*figures)

@@ -24,3 +24,8 @@ class Figure:
 
     def as_dict(self) -> dict[str, Any]:
         return {"case": self.case, "unit": self.unit, "median": self.median, "runs": list(self.runs)}
+
+
+def ratio(ours: Figure, theirs: Figure) -> Figure:
+    """How many times ours is theirs: medians of the same run."""
+    return Figure(f"  {ours.case} / {theirs.case}", "x", (ours.median / theirs.median,))

@@ -1,0 +1,80 @@
+"""What the Spark benchmarks run side by side: our source and sink, and Kafka's through Spark's own connector."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPIC: Final = "rows"
+PARTITIONS: Final = 4
+BATCHES: Final = 4
+SEVEN: Final = (
+    "topic string, queueId int, queueOffset bigint, body binary, keys string, bornTimestamp timestamp, tags string"
+)
+KAFKA_SOURCE_TUNED: Final = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+}
+KAFKA_SINK_TUNED: Final = {
+    "kafka.acks": "all",
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": str(256 << 10),
+    "kafka.buffer.memory": str(256 << 20),
+    "kafka.max.request.size": str(8 << 20),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A format with its options; `schema` narrows what a source gives."""
+
+    label: str
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+
+def source_rate(spark: SparkSession, case: Case) -> float:
+    """M rows/s of everything the source has into `noop`, in one micro-batch."""
+    reader = spark.readStream.format(case.format).options(**case.options)
+    rows = (reader.schema(case.schema) if case.schema else reader).load()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return _rate(query)
+
+
+def sink_rate(rows: DataFrame, case: Case) -> float:
+    """M rows/s of a stream into a sink."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = rows.writeStream.format(case.format).options(**case.options).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return _rate(query)
+
+
+def parquet_stream(spark: SparkSession, directory: Path) -> DataFrame:
+    """The rows of a directory of parquet files, in `BATCHES` micro-batches."""
+    files = len(list(directory.glob("*.parquet")))
+    reader = spark.readStream.schema("body binary, keys string, tags string")
+    return reader.option("maxFilesPerTrigger", files // BATCHES).parquet(str(directory))
+
+
+def for_kafka(rows: DataFrame) -> DataFrame:
+    """The same rows under the names that Kafka's sink wants."""
+    return rows.selectExpr("keys as key", "body as value")
+
+
+def _rate(query: StreamingQuery) -> float:
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    seconds = sum(one["durationMs"]["triggerExecution"] for one in progress) / 1000
+    return float(sum(one["numInputRows"] for one in progress) / seconds / 1e6)
