@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from rocketflow_store import StoreReader
 from rocketflow_store.verify import verify_store
 from tests.reliability.independent_reader import queue_messages
 from tests.reliability.workload import number_of
+
+Place = tuple[int, int]
+"""(queue id, queue offset)"""
 
 
 @dataclass
@@ -27,21 +31,43 @@ class Verdict:
         return not (self.lost or self.phantom or self.doubled or self.moved or self.findings)
 
 
-def check(store: Path, acked: dict[int, tuple[int, int]], attempted: set[int]) -> Verdict:
-    """Compare acknowledgements ({number: (queue id, queue offset)}) with what is there, read in two ways."""
-    verdict = Verdict()
-    independent = {place: number_of(record.body) for place, record in queue_messages(store, "t").items()}
-    product: dict[tuple[int, int], int] = {}
+def numbers_there(store: Path, topic: str) -> dict[Place, int]:
+    """What a topic holds, as the product and the independent reader agree."""
+    product: dict[Place, int] = {}
     with StoreReader(store) as reader:
-        for queue in reader.queues("t"):
-            for batch in reader.read("t", queue, *reader.bounds("t", queue), columns=["queueOffset", "body"]):
+        for queue in reader.queues(topic):
+            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), columns=["queueOffset", "body"]):
                 for row in batch.to_pylist():
                     product[queue, row["queueOffset"]] = number_of(row["body"])
+    independent = {place: number_of(record.body) for place, record in queue_messages(store, topic).items()}
     assert product == independent
-    there = Counter(product.values())
-    verdict.lost = sorted(set(acked) - set(there))
-    verdict.phantom = sorted(set(there) - attempted)
-    verdict.doubled = sorted(number for number, count in there.items() if count > 1)
-    verdict.moved = sorted(number for number, place in acked.items() if product.get(place) != number)
-    verdict.findings = [f"{one.kind} {one.file} {one.offset}" for one in verify_store(store).findings]
-    return verdict
+    return product
+
+
+def check(store: Path, acked: dict[int, Place], attempted: set[int], topic: str = "t") -> Verdict:
+    """Compare acknowledgements ({number: place}) with what is there, read in two ways."""
+    there = numbers_there(store, topic)
+    counts = Counter(there.values())
+    return Verdict(
+        lost=sorted(set(acked) - set(counts)),
+        phantom=sorted(set(counts) - attempted),
+        doubled=sorted(number for number, count in counts.items() if count > 1),
+        moved=sorted(number for number, place in acked.items() if there.get(place) != number),
+        findings=findings(store),
+    )
+
+
+def check_copy(store: Path, numbers: Iterable[int], topic: str = "out") -> Verdict:
+    """Compare the rows that a query had to copy with the topic it copied them to: equal multisets."""
+    wanted, counts = set(numbers), Counter(numbers_there(store, topic).values())
+    return Verdict(
+        lost=sorted(wanted - set(counts)),
+        phantom=sorted(set(counts) - wanted),
+        doubled=sorted(number for number, count in counts.items() if count > 1),
+        findings=findings(store),
+    )
+
+
+def findings(store: Path) -> list[str]:
+    """What `store verify` has to say against the store."""
+    return [f"{one.kind} {one.file} {one.offset}" for one in verify_store(store).findings]

@@ -1,61 +1,102 @@
-"""Rows P01, P02, P03 and P07: driver or worker killed around the commit of a batch; every row exactly once."""
+"""Rows P01, P03 and P07: driver, commit or worker killed around a batch, replayed with other partitions."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections import Counter
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.verify import verify_store
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+from tests.reliability.trials import seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
-ROWS = 150
+
+def started(driver: Driver, directory: Path, rng: random.Random) -> tuple[Copying, int]:
+    """A query with rows for up to three batches, and one of these batches."""
+    copying = Copying(driver, directory)
+    rows = rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)
+    copying.put(range(rows))
+    return copying, rng.randrange((rows - 1) // BATCH_ROWS + 1)
 
 
-def drive(store: Path, checkpoint: Path, partitions: int, kill: str, marker: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "store")]),
-        "RF_KILL": kill,
-        "RF_MARKER": str(marker),
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "tests.reliability.spark_driver", str(store), str(checkpoint), str(partitions)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        env=environment,
-        check=False,
-    )
+def test_a_batch_that_spark_forgot(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P01 a: the state of a driver that died between our commit and Spark's."""
+    counts = tally("P01", "a")
+    for seed in seeds(8, 40):
+        rng = random.Random(seed)
+        copying, _ = started(driver, tmp_path / "c", rng)
+        outcome = copying.run(rng.randint(1, 7))
+        assert outcome.ok, (seed, outcome.error)
+        newest = max(int(one.name) for one in (copying.checkpoint / "commits").iterdir() if one.name.isdigit())
+        for name in (str(newest), f".{newest}.crc"):
+            (copying.checkpoint / "commits" / name).unlink(missing_ok=True)
+        if rng.random() < 0.5:
+            copying.put(range(1000, 1000 + BATCH_ROWS))
+        outcome = copying.run(rng.randint(1, 7))
+        assert outcome.ok, (seed, outcome.error)
+        replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
+        counts.trial(copying.check(), f"seed {seed}", hit=replayed == [newest])
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials
 
 
-@pytest.mark.parametrize("kill", ["before@1", "after@1", "worker@0"])
-def test_every_row_once_whatever_is_killed(tmp_path: Path, kill: str) -> None:
-    store, checkpoint, marker = tmp_path / "s", tmp_path / "c", tmp_path / "killed"
-    with MessageStore.open(store) as opened:
-        opened.put_messages([Message("in", b"row %d" % number) for number in range(ROWS)])
-    first = drive(store, checkpoint, 3, kill, marker)
-    assert marker.exists(), (first.stdout, first.stderr[-2000:])
-    if kill.startswith("worker"):  # Spark tries the task again by itself
-        assert "finished" in first.stdout, first.stderr[-2000:]
-    else:
-        assert "finished" not in first.stdout
-    second = drive(store, checkpoint, 7, kill, marker)
-    assert "finished" in second.stdout, second.stderr[-2000:]
-    with StoreReader(store) as reader:
-        found = Counter(
-            body
-            for queue in reader.queues("out")
-            for batch in reader.read("out", queue, *reader.bounds("out", queue), columns=["body"])
-            for body in batch.column(0).to_pylist()
-        )
-    assert found == Counter(b"row %d" % number for number in range(ROWS))
-    assert verify_store(store).findings == []
-    assert not [one for one in (store / "rocketflow" / "staging").rglob("p*-a*") if one.is_file()]
+def test_the_driver_killed_behind_the_durable_point(
+    driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """P01 b: the commit kills the JVM that called it; another driver goes on."""
+    counts = tally("P01", "b")
+    for seed in seeds(2, 10):
+        rng = random.Random(seed)
+        copying, batch_id = started(driver, tmp_path / "c", rng)
+        with Driver(tmp_path / f"killed{seed}") as killed:
+            killed.faults.plan("commit-after", batch_id, jvm=True)
+            first = copying.run(rng.randint(1, 7), driver=killed)
+        second = copying.run(rng.randint(1, 7))
+        assert second.ok, (seed, second.error)
+        replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
+        counts.trial(copying.check(), f"seed {seed}", hit=first.died and replayed == [batch_id])
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials
+
+
+def test_a_worker_killed_in_the_middle_of_a_task(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P03: Spark tries the task again; what the dead attempt staged is gone behind the batch."""
+    counts = tally("P03")
+    left_by_the_dead = 0
+    for seed in seeds(8, 50):
+        rng = random.Random(seed)
+        copying, batch_id = started(driver, tmp_path / "c", rng)
+        driver.faults.plan("task", batch_id, row=rng.randint(0, 12))
+        outcome = copying.run(rng.randint(1, 4))
+        assert outcome.ok, (seed, outcome.error)
+        counts.trial(copying.check(), f"seed {seed}", hit=driver.faults.happened("task", batch_id))
+        at_commit = next(one["before"] for one in driver.faults.notes("commit") if one["batch"] == batch_id)
+        left_by_the_dead += any(name.endswith(".tmp") for name in at_commit)
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials
+    assert left_by_the_dead, "no dead attempt left anything: the row shows nothing"
+
+
+def test_a_batch_replayed_with_other_partitions(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P07: the commit killed before it began, the batch planned anew with another number of partitions."""
+    counts = tally("P07")
+    for seed in seeds(5, 20):
+        rng = random.Random(seed)
+        before, after = rng.sample(range(1, 9), 2)
+        copying, batch_id = started(driver, tmp_path / "c", rng)
+        driver.faults.plan("commit-before", batch_id)
+        first = copying.run(before)
+        second = copying.run(after)
+        assert second.ok, (seed, second.error)
+        counts.trial(copying.check(), f"seed {seed}, {before} to {after} partitions", hit=not first.ok)
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials

@@ -14,7 +14,7 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.sink_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.staged_part import batch_directory, stage
 from rocketflow_store.verify import verify_store
-from tests.reliability.test_kills import FULL, SEED
+from tests.reliability.trials import FULL, SEED
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=50, max_index_num=200

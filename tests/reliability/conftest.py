@@ -1,0 +1,47 @@
+"""Counts of the crash tests, and the Spark driver that they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.reliability import results
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+
+_TALLIES: list[Tally] = []
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Iterator[Callable[..., Tally]]:
+    """`tally(row, variant)`: the counter of a row, shown at the end of the run."""
+    made: list[Tally] = []
+
+    def make(row: str, variant: str = "") -> Tally:
+        made.append(Tally(row, variant))
+        return made[-1]
+
+    failed = request.session.testsfailed
+    yield make
+    for one in made:
+        one.seconds = time.monotonic() - one.began
+        one.passed = request.session.testsfailed == failed
+    _TALLIES.extend(made)
+
+
+@pytest.fixture(scope="package")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A Spark driver in a process of its own, for all trials that leave it alive."""
+    with Driver(tmp_path_factory.mktemp("driver") / "d") as made:
+        yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _TALLIES:
+        path = results.write(_TALLIES)
+        terminalreporter.section("crash tests")
+        for line in results.table(_TALLIES):
+            terminalreporter.write_line(line)
+        terminalreporter.write_line(f"written to {path}")

@@ -1,0 +1,76 @@
+"""A query that copies topic `in` of a small store to topic `out` of the same store, to be disturbed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.config import StorePaths
+from tests.reliability.checker import Verdict, check_copy
+from tests.reliability.driver_process import Driver, Outcome
+from tests.reliability.faulty_source import staged_files
+from tests.reliability.workload import SMALL, body
+
+BATCH_ROWS = 40
+
+
+class Copying:
+    """Store, checkpoint and query of one trial."""
+
+    def __init__(self, driver: Driver, directory: Path) -> None:
+        self.driver, self.directory = driver, directory
+        self.store, self.checkpoint = directory / "store", directory / "checkpoint"
+        self.numbers: set[int] = set()
+        directory.mkdir()
+        driver.faults.clear()
+
+    def put(self, numbers: Iterable[int]) -> None:
+        """New rows for the query."""
+        chosen = list(numbers)
+        self.numbers |= set(chosen)
+        with MessageStore.open(self.store, StoreConfig(**SMALL)) as store:  # type: ignore[arg-type]
+            store.put_messages([Message("in", body(number)) for number in chosen])
+
+    def run(
+        self,
+        partitions: int,
+        *,
+        driver: Driver | None = None,
+        select: Iterable[str] = ("body",),
+        source: dict[str, Any] | None = None,
+        sink: dict[str, Any] | None = None,
+    ) -> Outcome:
+        """Copy what is there; a restart where the query ran before."""
+        return (driver or self.driver).run(
+            source={
+                "path": str(self.store),
+                "subscribe": "in",
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(BATCH_ROWS),
+                **(source or {}),
+            },
+            select=list(select),
+            partitions=partitions,
+            sink={
+                "path": str(self.store),
+                "topic": "out",
+                "queues": "3",
+                "checkpointLocation": str(self.checkpoint),
+                **(sink or {}),
+            },
+        )
+
+    def check(self) -> Verdict:
+        """Every row put is copied once."""
+        return check_copy(self.store, self.numbers)
+
+    def leftovers(self) -> list[str]:
+        """Parts of dead attempts that still lie around."""
+        return staged_files(StorePaths(self.store).staging)
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.directory)

@@ -1,0 +1,64 @@
+"""Where strace can kill: every call of a process that changes what is on disk, one by one.
+
+strace counts each kind of call of each thread by itself, so a point is (call, how often it was made), and a sweep goes
+through all pairs: `inject=A,B:when=2` would never reach the second A where B comes first.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+CALLS = (
+    "openat,write,pwrite64,msync,fdatasync,fsync,fallocate,ftruncate,rename,renameat2,link,unlink,unlinkat,mkdir,rmdir"
+)
+_BY_PATH = ("openat", "rename", "renameat2", "link", "unlink", "mkdir", "rmdir")
+_LINE = re.compile(r"(\d+) +(\w+)\((.*)")
+
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+@dataclass(frozen=True)
+class KillPoint:
+    """Just before the `nth` time that a thread makes this call."""
+
+    call: str
+    nth: int
+
+    def arguments(self) -> list[str]:
+        """What makes strace kill there."""
+        return ["-e", f"trace={self.call}", "-e", f"inject={self.call}:signal=SIGKILL:when={self.nth}"]
+
+
+def kill_points(log: Path, below: Path) -> list[KillPoint]:
+    """The points of a traced run, in order: calls that change something, those with a path below a directory only."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found: dict[KillPoint, None] = {}
+    for line in log.read_text("utf-8", "replace").splitlines():
+        matched = _LINE.match(line)
+        if matched is None:
+            continue
+        thread, call, arguments = matched.groups()
+        counts[thread, call] += 1
+        if call in _BY_PATH and str(below) not in arguments:
+            continue
+        if call == "openat" and "O_CREAT" not in arguments:
+            continue
+        found[KillPoint(call, counts[thread, call])] = None
+    return list(found)
+
+
+def spread(points: Sequence[KillPoint], count: int, seed: int) -> list[KillPoint]:
+    """`count` of the points, one by chance from each of as many equal stretches of the run."""
+    rng = random.Random(seed)
+    count = min(count, len(points))
+    edges = [len(points) * index // count for index in range(count + 1)]
+    return [points[rng.randrange(low, high)] for low, high in pairwise(edges)]

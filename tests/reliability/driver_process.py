@@ -1,0 +1,91 @@
+"""The handle of a Spark driver process: starts it, hands it queries, notices that it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.reliability.faults import Faults
+from tests.reliability.trials import environment
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a query ended: `died` where the whole driver did."""
+
+    ok: bool
+    error: str = ""
+    died: bool = False
+
+
+class Driver:
+    """One driver process with one Spark session."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        (directory / "faults").mkdir()
+        self.faults = Faults(directory / "faults")
+        self._log = directory / "driver.log"
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.reliability.spark_driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=directory,
+                env=environment(RF_FAULTS=str(self.faults.directory)),
+                start_new_session=True,
+            )
+        self._ready = False
+
+    def run(self, **request: Any) -> Outcome:
+        """One query from start to end."""
+        if not self._ready:
+            assert self._answer() is not None, self.log_tail()
+            self._ready = True
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        if answer is None:
+            self._process.wait()
+            return Outcome(False, self.log_tail(), died=True)
+        return Outcome(answer["ok"], answer["error"])
+
+    def _answer(self) -> dict[str, Any] | None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("RF "):
+                answer: dict[str, Any] = json.loads(line[3:])
+                return answer
+        return None
+
+    def log_tail(self) -> str:
+        """The end of what the driver wrote to its standard error."""
+        return self._log.read_text("utf-8", "replace")[-3000:]
+
+    def close(self) -> None:
+        """End the process and all it started (it has a process group of its own)."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

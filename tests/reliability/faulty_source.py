@@ -1,0 +1,196 @@
+"""The data source under test with a sink whose steps can be made to fail: see `faults.py` for how it is told.
+
+Points: `commit-before`, `commit-after` (the commit dies before or behind its durable point, with `jvm` the driver's JVM
+too), `commit-call` (it dies before a disk call), `commit-trace` (its disk calls are written down), `task` (the
+Python worker of a task dies at a row), `zombie` (a task fails, its process lives on and writes when it is told to).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from rocketflow.spark import sink
+from rocketflow.spark.append_port import DirectAppendPort
+from rocketflow.spark.source import RocketFlowDataSource
+from rocketflow_store.config import StorePaths
+from rocketflow_store.sink_commit import CommitResult, SinkBatch
+from rocketflow_store.staged_part import stage
+from tests.reliability.disk_calls import CALLS, KillPoint
+from tests.reliability.faults import Faults
+
+INLINE_BYTES = 3000
+"""Parts above this are files here, so that small batches have both kinds."""
+
+
+def staged_files(staging: Path) -> list[str]:
+    """All parts, whole or half written, that lie in the staging directory."""
+    found = (one.relative_to(staging) for one in staging.rglob("*") if one.is_file())
+    return sorted(str(one) for one in found if one.parts[1] != "runs")
+
+
+def jvm_pid() -> int:
+    """The JVM above this process."""
+    pid = os.getpid()
+    while pid > 1:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+            return pid
+        pid = int(fields[1])
+    raise RuntimeError("no JVM above this process")
+
+
+def die(fault: dict[str, Any]) -> None:
+    """End this process as a kill does, and the driver's JVM first where the fault says so."""
+    if fault.get("jvm"):
+        os.kill(jvm_pid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def traced(arguments: list[str]) -> Iterator[None]:
+    """Run with strace attached to all threads of this process."""
+    command = ["strace", "-f", "-p", str(os.getpid()), *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+        assert strace.stderr is not None
+        line = strace.stderr.readline()
+        if "attached" not in line:
+            raise RuntimeError(f"strace cannot attach: {line}{strace.stderr.read()}")
+        try:
+            yield
+        finally:
+            strace.send_signal(signal.SIGINT)
+            strace.stderr.read()
+
+
+class FaultyPort(DirectAppendPort):
+    """Commits, and dies at the point asked for."""
+
+    def commit(self, batch: SinkBatch) -> CommitResult:
+        faults, staging = Faults.of_this_process(), StorePaths(Path(self._options.path)).staging
+        before = staged_files(staging)
+        if (fault := faults.claim("commit-before", batch.batch_id)) is not None:
+            die(fault)
+        release = faults.claim("release", batch.batch_id)
+        if release and release["when"] == "before":
+            _let_zombie_write(release)
+        with self._watched(faults, batch.batch_id):
+            result = super().commit(batch)
+        if (fault := faults.claim("commit-after", batch.batch_id)) is not None:
+            die(fault)
+        if release and release["when"] == "after":
+            _let_zombie_write(release)
+        faults.note(
+            "commit", batch=batch.batch_id, status=result.status.value, before=before, after=staged_files(staging)
+        )
+        return result
+
+    @staticmethod
+    def _watched(faults: Faults, batch_id: int) -> contextlib.AbstractContextManager[None]:
+        if fault := faults.claim("commit-call", batch_id):
+            return traced(["-o", "/dev/null", *KillPoint(fault["call"], fault["nth"]).arguments()])
+        if fault := faults.claim("commit-trace", batch_id):
+            return traced(["-o", fault["log"], "-s", "512", "-e", f"trace={CALLS}"])
+        return contextlib.nullcontext()
+
+
+def _let_zombie_write(release: dict[str, Any]) -> None:
+    """Open the first gate, and wait at the second till the zombie is through with it."""
+    Path(release["go"]).write_text("go")
+    Path(release["done"]).read_text()
+
+
+class FaultyWriter(sink.StreamWriter):
+    """Stages, and dies in the middle of a task."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        faults = Faults.of_this_process()
+        sink.stage = functools.partial(stage, inline_bytes=INLINE_BYTES)  # type: ignore[assignment]
+        if fault := faults.claim("task", batch_id):
+            sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[assignment]
+            return super().write(_killed_at(iterator, fault["row"]))
+        if fault := faults.claim("zombie", batch_id):
+            self._fail_and_live_on(list(iterator), fault, faults)
+        return super().write(iterator)
+
+    def _fail_and_live_on(self, rows: list[pa.RecordBatch], fault: dict[str, Any], faults: Faults) -> None:
+        """The task fails; a copy of its process, of which Spark knows nothing, goes on when it is let."""
+        sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[assignment]
+        ready, tell = os.pipe()
+        if os.fork() == 0:
+            try:
+                os.dup2(tell, 3)
+                os.closerange(4, 4096)  # Spark must see the task's connection end
+                self._write_late(rows, fault, faults)
+            finally:
+                os._exit(0)
+        os.close(tell)
+        select.select([ready], [], [])
+        os.read(ready, 1)
+        os.close(ready)
+        if fault["killed"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError("this task is lost to Spark")
+
+    def _write_late(self, rows: list[pa.RecordBatch], fault: dict[str, Any], faults: Faults) -> None:
+        def gated() -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                half = batch.num_rows // 2
+                if fault["half"]:
+                    yield batch.slice(0, half)
+                    at_gate()
+                    yield batch.slice(half)
+                else:
+                    yield batch
+
+        def at_gate() -> None:
+            with contextlib.suppress(OSError):  # a second batch passes
+                os.write(3, b"!")
+                os.close(3)
+                Path(fault["go"]).read_text()
+
+        try:
+            if not fault["half"]:
+                at_gate()
+            written = super().write(gated())
+            faults.note("zombie", wrote=Path(written.part.path).name)
+        except Exception as error:
+            faults.note("zombie", error=f"{type(error).__name__}: {error}")
+        finally:
+            Path(fault["done"]).write_text("done")
+
+
+def _killed_at(rows: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        if row < batch.num_rows:
+            yield batch.slice(0, row)
+            os.kill(os.getpid(), signal.SIGKILL)
+        row -= batch.num_rows
+        yield batch
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultyDataSource(RocketFlowDataSource):
+    """Format `rocketflow_faulty`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketflow_faulty"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        sink.DirectAppendPort = FaultyPort  # type: ignore[misc]
+        made = sink.make_stream_writer(self.options, schema, overwrite)
+        return FaultyWriter(made._options)

@@ -1,0 +1,66 @@
+"""Row P02: the commit killed before each of its disk calls, Spark's abort behind it, then the query again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.disk_calls import KillPoint, kill_points, needs_strace, spread
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+from tests.reliability.trials import FULL, SEED
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, needs_strace]
+
+
+def prepared(driver: Driver, directory: Path, batch_id: int) -> tuple[Copying, Path]:
+    """A query whose next batch is `batch_id`, and a copy of its store and checkpoint to begin again from."""
+    copying = Copying(driver, directory)
+    if batch_id:
+        copying.put(range(BATCH_ROWS * batch_id))
+        outcome = copying.run(3)
+        assert outcome.ok, outcome.error
+    copying.put(range(BATCH_ROWS * batch_id, BATCH_ROWS * (batch_id + 1)))
+    image = directory.with_suffix(".image")
+    shutil.copytree(directory, image)
+    return copying, image
+
+
+def begin_again(copying: Copying, image: Path) -> None:
+    shutil.rmtree(copying.directory)
+    shutil.copytree(image, copying.directory)
+    copying.driver.faults.clear()
+
+
+def steps_of_commit(copying: Copying, image: Path, batch_id: int) -> list[KillPoint]:
+    log = image.parent / "commit.log"
+    copying.driver.faults.plan("commit-trace", batch_id, log=str(log))
+    outcome = copying.run(3)
+    assert outcome.ok, outcome.error
+    points = kill_points(log, copying.store)
+    begin_again(copying, image)
+    return points
+
+
+@pytest.mark.parametrize("batch_id", [0, 1])
+def test_a_commit_killed_at_a_disk_call(
+    driver: Driver, tmp_path: Path, tally: Callable[..., Tally], batch_id: int
+) -> None:
+    counts = tally("P02", f"batch {batch_id}")
+    copying, image = prepared(driver, tmp_path / "c", batch_id)
+    points = steps_of_commit(copying, image, batch_id)
+    chosen = points if FULL else spread(points, 6, SEED)
+    for point in chosen:
+        context = f"seed {SEED}, killed at {point} of {len(points)} points"
+        driver.faults.plan("commit-call", batch_id, call=point.call, nth=point.nth)
+        first = copying.run(3)
+        second = copying.run(3)
+        assert second.ok, (context, second.error)
+        counts.trial(copying.check(), context, hit=not first.ok)
+        assert copying.leftovers() == [], context
+        begin_again(copying, image)
+    assert counts.hits > len(chosen) * 3 // 4, "the kills did not happen"
