@@ -39,6 +39,7 @@ class Copying:
         partitions: int,
         *,
         driver: Driver | None = None,
+        where: str = "true",
         select: Iterable[str] = ("body",),
         source: dict[str, Any] | None = None,
         sink: dict[str, Any] | None = None,
@@ -52,6 +53,7 @@ class Copying:
                 "maxOffsetsPerTrigger": str(BATCH_ROWS),
                 **(source or {}),
             },
+            where=where,
             select=list(select),
             partitions=partitions,
             sink={

@@ -118,9 +118,9 @@ class FaultyWriter(sink.StreamWriter):
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         faults = Faults.of_this_process()
-        sink.stage = functools.partial(stage, inline_bytes=INLINE_BYTES)  # type: ignore[assignment]
+        sink.stage = functools.partial(stage, inline_bytes=INLINE_BYTES)  # type: ignore[attr-defined]
         if fault := faults.claim("task", batch_id):
-            sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[assignment]
+            sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]
             return super().write(_killed_at(iterator, fault["row"]))
         if fault := faults.claim("zombie", batch_id):
             self._fail_and_live_on(list(iterator), fault, faults)
@@ -128,7 +128,7 @@ class FaultyWriter(sink.StreamWriter):
 
     def _fail_and_live_on(self, rows: list[pa.RecordBatch], fault: dict[str, Any], faults: Faults) -> None:
         """The task fails; a copy of its process, of which Spark knows nothing, goes on when it is let."""
-        sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[assignment]
+        sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]
         ready, tell = os.pipe()
         if os.fork() == 0:
             try:
@@ -166,7 +166,8 @@ class FaultyWriter(sink.StreamWriter):
             if not fault["half"]:
                 at_gate()
             written = super().write(gated())
-            faults.note("zombie", wrote=Path(written.part.path).name)
+            assert isinstance(written, sink.StagedCommit)
+            faults.note("zombie", wrote=written.part.path)
         except Exception as error:
             faults.note("zombie", error=f"{type(error).__name__}: {error}")
         finally:
@@ -191,6 +192,6 @@ class FaultyDataSource(RocketFlowDataSource):
         return "rocketflow_faulty"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        sink.DirectAppendPort = FaultyPort  # type: ignore[misc]
+        sink.DirectAppendPort = FaultyPort  # type: ignore[attr-defined]
         made = sink.make_stream_writer(self.options, schema, overwrite)
         return FaultyWriter(made._options)

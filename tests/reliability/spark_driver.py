@@ -1,7 +1,7 @@
 """A Spark driver that runs one query after the other, to be told by JSON lines on standard input.
 
-Request: {"source": options, "select": expressions, "partitions": n, "sink": options}. Answer: a line "RF {"ok": ...,
-"error": ...}"; none where the JVM was killed, the process ends then.
+Request: {"source": options, "where": condition, "select": expressions, "partitions": n, "sink": options}. Answer: a
+line "RF {"ok": ..., "error": ...}"; none where the JVM was killed, the process ends then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(spark: SparkSession, request: dict[str, Any]) -> None:
     """One query, until it has copied what is there."""
     rows = spark.readStream.format("rocketflow").options(**request["source"]).load()
-    rows = rows.selectExpr(*request["select"]).repartition(request["partitions"])
+    rows = rows.where(request["where"]).selectExpr(*request["select"]).repartition(request["partitions"])
     query = rows.writeStream.format("rocketflow_faulty").options(**request["sink"]).trigger(availableNow=True).start()
     query.awaitTermination()
 

@@ -1,0 +1,102 @@
+"""Rows P13 and P17: a log that shrank behind the checkpoint, and a replay that gives other rows."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import StoreReader
+from tests.reliability.checker import check_copy, numbers_there
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+from tests.reliability.trials import seeds
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+FIRST, CUT = 300, 100
+
+
+def ends(store: Path) -> dict[int, int]:
+    with StoreReader(store) as reader:
+        return {queue: reader.max_offset("in", queue) for queue in reader.queues("in")}
+
+
+def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P13: the last 100 messages gone and others put: an error that names the place, or, if wished, going on."""
+    counts = tally("P13")
+    for seed in seeds(5, 5):
+        rng = random.Random(seed)
+        others = rng.choice([0, 50, 200])
+        context = f"seed {seed}, {others} others"
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(FIRST - CUT))
+        kept, target = copying.directory / "kept", copying.directory / "target"
+        shutil.copytree(copying.store, kept)
+        copying.put(range(FIRST - CUT, FIRST))
+        source, sink = {"maxOffsetsPerTrigger": "170"}, {"path": str(target)}
+        first = copying.run(2, source=source, sink=sink)
+        assert first.ok, (context, first.error)
+        read_to = ends(copying.store)
+        shutil.rmtree(copying.store)
+        kept.rename(copying.store)
+        copying.put(range(1000, 1000 + others))
+        refused = copying.run(2, source=source, sink=sink)
+        assert not refused.ok, context
+        for part in ("data loss: topic in queue", "next offset was", "the queue now holds [0, "):
+            assert part in refused.error, (context, refused.error)
+        counts.trial(check_copy(target, range(FIRST)), context)
+        now = ends(copying.store)
+        resumed = {queue: min(read_to[queue], now.get(queue, 0)) for queue in read_to}
+        copying.put(range(2000, 2000 + BATCH_ROWS))
+        going_on = copying.run(2, source={**source, "failOnDataLoss": "false"}, sink=sink)
+        assert going_on.ok, (context, going_on.error)
+        there = numbers_there(copying.store, "in")
+        # With the new rows a queue may have grown past where it was read to; what it holds there is read.
+        grown = ends(copying.store)
+        resumed = {queue: min(read_to[queue], grown[queue]) for queue in resumed}
+        wanted = {number for (queue, offset), number in there.items() if offset >= resumed[queue]}
+        verdict = check_copy(target, {*range(FIRST), *wanted})
+        assert verdict.clean, (context, verdict)
+        copying.remove()
+
+
+def forget_newest_commit(checkpoint: Path) -> None:
+    newest = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
+    for name in (str(newest), f".{newest}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
+def test_a_replay_that_gives_other_rows(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P17: refused with both digests; `replayMismatch=skip` goes on where at least the number of rows agrees."""
+    counts = tally("P17")
+    for seed in seeds(3, 3):
+        rng = random.Random(seed)
+        random_tags = ("body", "cast(rand() AS string) AS tags")
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(rng.randint(5, 2 * BATCH_ROWS)))
+        first = copying.run(2, select=random_tags)
+        assert first.ok, (seed, first.error)
+        forget_newest_commit(copying.checkpoint)
+        refused = copying.run(3, select=random_tags)
+        assert not refused.ok, seed
+        assert refused.error.count("(digest ") == 2, (seed, refused.error)
+        counts.trial(copying.check(), f"seed {seed}", hit="came again with" in refused.error)
+        skipped = copying.run(2, select=random_tags, sink={"replayMismatch": "skip"})
+        assert skipped.ok, (seed, skipped.error)
+        verdict = copying.check()
+        assert verdict.clean, (seed, verdict)
+
+        forget_newest_commit(copying.checkpoint)
+        fewer = copying.run(2, where=f"rand({seed}) < 0.5", sink={"replayMismatch": "skip"})
+        assert not fewer.ok, seed
+        assert "came again with" in fewer.error, (seed, fewer.error)
+        verdict = copying.check()
+        assert verdict.clean, (seed, verdict)
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials

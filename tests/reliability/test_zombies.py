@@ -1,0 +1,53 @@
+"""Row P06: a task attempt that Spark gave up goes on writing, up to behind the commit of its batch."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+from tests.reliability.trials import seeds
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+KINDS = [("after", False), ("after", True), ("before", False), ("after", False), ("before", True)]
+"""(when it may write: behind or before the commit, whether it has written half by then)"""
+
+
+def test_a_zombie_attempt_writes_late(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    counts = tally("P06")
+    for seed in seeds(5, 20):
+        rng = random.Random(seed)
+        when, half = KINDS[seed % len(KINDS)]
+        killed = rng.random() < 0.5
+        context = f"seed {seed}: {when} the commit, half={half}, killed={killed}"
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(3 * BATCH_ROWS))
+        batch_id = rng.randrange(2)  # a batch must follow, for its commit is to sweep
+        gates = {name: str(tmp_path / f"{name}{seed}") for name in ("go", "done")}
+        for gate in gates.values():
+            os.mkfifo(gate)
+        driver.faults.plan("zombie", batch_id, half=half, killed=killed, **gates)
+        driver.faults.plan("release", batch_id, when=when, **gates)
+        outcome = copying.run(rng.randint(1, 4))
+        assert outcome.ok, (context, outcome.error)
+        (zombie,) = driver.faults.notes("zombie")
+        commits = {one["batch"]: one for one in driver.faults.notes("commit")}
+        counts.trial(copying.check(), context, hit=driver.faults.happened("release", batch_id))
+        if when == "after" and half:  # its directory was swept away under it
+            assert "FileNotFoundError" in zombie["error"], context
+        elif when == "after":  # it came when all was done, so the next commit sweeps
+            assert any(zombie["wrote"].endswith(name) for name in commits[batch_id]["after"]), context
+        else:  # whole, but not what the commit was told of
+            assert Path(zombie["wrote"]).name.startswith("p"), context
+            assert commits[batch_id]["after"] == [], context
+        assert commits[batch_id + 1]["after"] == [], context
+        assert copying.leftovers() == [], context
+        copying.remove()
+    assert counts.hits == counts.trials
