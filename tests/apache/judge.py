@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from rocketflow.runtime import cache_directory, find_java
-from rocketflow_store import StoreConfig
+from rocketflow_store import MessageExt, StoreConfig, StoreReader
+from rocketflow_store.format.message_id import decode_host, encode_host
 
 HERE = Path(__file__).parent
+FETCH_SECONDS = 280.0
 FLAGS = (
     *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
@@ -24,7 +26,7 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class JudgedMessage:
-    """A message as Apache's decoder gives it."""
+    """A message as one side reads it: its record, and the tags code of its ConsumeQueue unit."""
 
     topic: str
     queue_id: int
@@ -34,8 +36,30 @@ class JudgedMessage:
     flag: int
     born_timestamp: int
     store_timestamp: int
+    sys_flag: int
+    body_crc: int
+    tags_code: int
+    msg_id: str
+    born_host: str
+    store_host: str
     body: bytes
     properties: dict[str, str]
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, queue and queue offset."""
+        return self.topic, self.queue_id, self.queue_offset
+
+
+def fetch_jars(home: Path, what: str) -> None:
+    """What `home/pom.xml` depends on, into `home/lib`; skips the test, with the reason, where that cannot be had."""
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+    try:
+        got = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{what} cannot be fetched: no end in {FETCH_SECONDS:.0f} s")
+    if got.returncode != 0:
+        pytest.skip(f"{what} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
 
 
 class ApacheStore:
@@ -60,16 +84,7 @@ class ApacheStore:
         self._home.mkdir(parents=True, exist_ok=True)
         pom = (HERE / "pom.xml.template").read_text().replace("@VERSION@", version)
         (self._home / "pom.xml").write_text(pom)
-        got = subprocess.run(
-            ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"],
-            cwd=self._home,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        if got.returncode != 0:
-            pytest.skip(f"Apache's jars of {version} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
+        fetch_jars(self._home, f"Apache's jars of {version}")
         done.touch()
 
     def _compile(self, javac: str) -> None:
@@ -114,6 +129,8 @@ class ApacheStore:
             check=False,
         )
         answers = [line.split("\t") for line in done.stdout.splitlines()]
+        behind = [one for one in answers if one[0] == "BEHIND"]
+        assert not behind, f"Apache's dispatch is {behind[0][1]} bytes behind after {behind[0][2]} ms"
         assert done.returncode == 0, (done.stdout[-1000:], done.stderr[-2000:])
         assert ["CLOSED"] in answers, done.stdout[-1000:]
         return answers
@@ -127,7 +144,39 @@ class ApacheStore:
 
 def judged(fields: list[str]) -> JudgedMessage:
     """The message of an answer."""
-    numbers: list[Any] = [int(one) for one in fields[2:9]]
-    text = base64.b64decode(fields[10]).decode()
-    properties = dict(pair.split("\x01", 1) for pair in text.split("\x02") if pair)
-    return JudgedMessage(fields[1], *numbers, base64.b64decode(fields[9]), properties)
+    msg_id, born_host, store_host, body, properties = fields[12:17]
+    text = base64.b64decode(properties).decode()
+    values: list[Any] = [fields[1], *map(int, fields[2:12]), msg_id, normal_host(born_host), normal_host(store_host)]
+    values += [base64.b64decode(body), dict(pair.split("\x01", 1) for pair in text.split("\x02") if pair)]
+    return JudgedMessage(*values)
+
+
+def normal_host(text: str) -> str:
+    """An address as we write it: Java spells IPv6 out in full."""
+    return decode_host(encode_host(text))
+
+
+def read_ours(path: Path) -> dict[tuple[str, int, int], JudgedMessage]:
+    """Every message of a directory as our reader gives it, by topic, queue and queue offset."""
+    found: dict[tuple[str, int, int], JudgedMessage] = {}
+    with StoreReader(path) as reader:
+        for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
+            codes = reader.read_units(topic, queue_id, low, high)["tags_code"].tolist()
+            offset = low
+            while offset < high:
+                got = reader.get_message(topic, queue_id, offset)
+                assert got.messages, (topic, queue_id, offset, got.status)
+                for one in got.messages:
+                    message = judged_ours(one, codes[one.queue_offset - low])
+                    found[message.place] = message
+                offset = got.next_begin_offset
+    return found
+
+
+def judged_ours(one: MessageExt, tags_code: int) -> JudgedMessage:
+    """Our message in the judge's form."""
+    return JudgedMessage(
+        *(one.topic, one.queue_id, one.queue_offset, one.phy_offset, one.store_size, one.flag),
+        *(one.born_timestamp, one.store_timestamp, one.sys_flag, one.body_crc, tags_code),
+        *(one.msg_id, one.born_host, one.store_host, one.stored_body, dict(one.properties)),
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from rocketflow.runtime import cache_directory, find_java
 from rocketflow_store import StoreConfig
-from tests.apache.judge import FLAGS, HERE
+from tests.apache.judge import FLAGS, HERE, fetch_jars
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
@@ -37,13 +37,7 @@ def fetch_broker(version: str) -> Path:
     )
     assert store in pom
     (home / "pom.xml").write_text(pom.replace("</dependencies>", f"{broker}</dependencies>"))
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
-    try:
-        got = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=280, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"Apache's broker {version} cannot be fetched: no answer in 280 s")
-    if got.returncode != 0:
-        pytest.skip(f"Apache's broker {version} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
+    fetch_jars(home, f"Apache's broker {version}")
     done.touch()
     return home / "lib"
 

@@ -12,7 +12,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.verify import verify_store
-from tests.apache.judge import ApacheStore
+from tests.apache.judge import ApacheStore, read_ours
 
 pytestmark = pytest.mark.apache
 
@@ -38,39 +38,16 @@ def fill(path: Path) -> None:
         store.append_batch(pa.RecordBatch.from_pydict(rows), topic="rows")
 
 
-def ours(path: Path) -> dict[tuple[str, int, int], tuple[object, ...]]:
-    with StoreReader(path) as reader:
-        found = {}
-        for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
-            offset = low
-            while offset < high:
-                got = reader.get_message(topic, queue_id, offset)
-                for one in got.messages:
-                    found[topic, queue_id, one.queue_offset] = (
-                        *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
-                        *(one.body, dict(one.properties)),
-                    )
-                offset = got.next_begin_offset
-        return found
-
-
 def check_and_append(apache: ApacheStore, path: Path) -> None:
     """Apache reads what we read, appends, closes; we read on, append on, and the store is clean."""
-    mine = ours(path)
+    mine = read_ours(path)
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine})
-    theirs = {
-        (one.topic, one.queue_id, one.queue_offset): (
-            *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
-            *(one.body, one.properties),
-        )
-        for one in apache.read(path, SIZES, queues)
-    }
-    assert theirs == mine
+    assert {one.place: one for one in apache.read(path, SIZES, queues)} == mine
     puts = [f"PUT\torders\t{n % 8}\t{base64.b64encode(b'apache %d' % n).decode()}\tat\tak{n}" for n in range(50)]
     answers = apache.ask(path, SIZES, [*puts, "KEY\torders\tk7", "KEY\torders\tak49"])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 50
     assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
-    after = ours(path)
+    after = read_ours(path)
     assert len(after) == len(mine) + 50
     assert {key: value for key, value in after.items() if key in mine} == mine
     with MessageStore.open(path) as store:

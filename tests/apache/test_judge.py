@@ -16,6 +16,11 @@ from tests.conftest import GOLDEN
 
 pytestmark = pytest.mark.apache
 
+FIELDS = (
+    *("physicalOffset", "storeSize", "flag", "bornTimestamp", "storeTimestamp", "sysFlag"),
+    *("bodyCRC", "tagsCode", "msgId", "bornHost", "storeHost", "storedBodySha256", "properties"),
+)
+
 
 @pytest.mark.parametrize(
     ("name", "version"),
@@ -28,17 +33,12 @@ def test_the_judge_reads_apaches_own(
     path = tmp_path / "s"
     shutil.copytree(golden_store(name), path)
     lines = [json.loads(line) for line in (GOLDEN / name / "messages.jsonl").read_text().splitlines()]
-    written = {
-        (one["topic"], one["queueId"], one["queueOffset"]): (
-            *(one["physicalOffset"], one["storeSize"], one["flag"], one["bornTimestamp"], one["storeTimestamp"]),
-            *(one["storedBodySha256"], one["properties"]),
-        )
-        for one in lines
-    }
+    written = {(one["topic"], one["queueId"], one["queueOffset"]): tuple(one[name] for name in FIELDS) for one in lines}
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in written})
     judged = {
-        (one.topic, one.queue_id, one.queue_offset): (
-            *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp),
+        one.place: (
+            *(one.phy_offset, one.store_size, one.flag, one.born_timestamp, one.store_timestamp, one.sys_flag),
+            *(one.body_crc, one.tags_code, one.msg_id, one.born_host, one.store_host),
             *(hashlib.sha256(one.body).hexdigest(), one.properties),
         )
         for one in apache.read(path, StoreConfig.for_store(path), queues)

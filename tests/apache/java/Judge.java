@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
+import java.net.Inet6Address;
 import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
@@ -12,12 +14,14 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.store.ConsumeQueue;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.MessageArrivingListener;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.QueryMessageResult;
+import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -26,6 +30,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * READ topic queueId | KEY topic key | PUT topic queueId base64(body) tags keys. One answer a line; fields by tabs.
  */
 public class Judge {
+    private static final long DISPATCH_MILLIS = 60_000;
+
     public static void main(String[] args) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(args[0]);
@@ -85,7 +91,13 @@ public class Judge {
     }
 
     private static void dispatched(DefaultMessageStore store) throws Exception {
+        long end = System.currentTimeMillis() + DISPATCH_MILLIS;
         while (store.dispatchBehindBytes() > 0) {
+            if (System.currentTimeMillis() > end) {
+                System.out.println("BEHIND\t" + store.dispatchBehindBytes() + "\t" + DISPATCH_MILLIS);
+                System.out.flush();
+                Runtime.getRuntime().halt(3); // an orderly end would wait for the dispatch as well
+            }
             Thread.sleep(5);
         }
     }
@@ -102,7 +114,8 @@ public class Judge {
                 return;
             }
             for (ByteBuffer buffer : got.getMessageBufferList()) {
-                print(MessageDecoder.decode(buffer, true, false));
+                MessageExt message = MessageDecoder.decode(buffer, true, false);
+                print(message, tagsCode(store, topic, queueId, message.getQueueOffset()));
             }
             offset = got.getNextBeginOffset();
             got.release();
@@ -113,18 +126,36 @@ public class Judge {
         dispatched(store);
         QueryMessageResult found = store.queryMessage(topic, key, 64, 0, Long.MAX_VALUE);
         for (ByteBuffer buffer : found.getMessageBufferList()) {
-            print(MessageDecoder.decode(buffer, true, false));
+            MessageExt message = MessageDecoder.decode(buffer, true, false);
+            print(message, tagsCode(store, message.getTopic(), message.getQueueId(), message.getQueueOffset()));
         }
         found.release();
         System.out.println("END");
     }
 
-    private static void print(MessageExt message) {
+    /** Of the ConsumeQueue unit: physical offset (8), size (4), tags code (8). */
+    private static long tagsCode(DefaultMessageStore store, String topic, int queueId, long queueOffset) {
+        SelectMappedBufferResult unit = ((ConsumeQueue) store.findConsumeQueue(topic, queueId)).getIndexBuffer(queueOffset);
+        try {
+            return unit.getByteBuffer().getLong(12);
+        } finally {
+            unit.release();
+        }
+    }
+
+    private static String host(SocketAddress address) {
+        InetSocketAddress host = (InetSocketAddress) address;
+        String ip = host.getAddress().getHostAddress();
+        return (host.getAddress() instanceof Inet6Address ? "[" + ip + "]" : ip) + ":" + host.getPort();
+    }
+
+    private static void print(MessageExt message, long tagsCode) {
         StringBuilder properties = new StringBuilder();
         message.getProperties().forEach((name, value) -> properties.append(name).append('\u0001').append(value).append('\u0002'));
         System.out.println(String.join("\t", "MESSAGE", message.getTopic(), "" + message.getQueueId(), "" + message.getQueueOffset(),
             "" + message.getCommitLogOffset(), "" + message.getStoreSize(), "" + message.getFlag(), "" + message.getBornTimestamp(),
-            "" + message.getStoreTimestamp(), base64(message.getBody()), base64(properties.toString().getBytes(StandardCharsets.UTF_8))));
+            "" + message.getStoreTimestamp(), "" + message.getSysFlag(), "" + message.getBodyCRC(), "" + tagsCode, message.getMsgId(),
+            host(message.getBornHost()), host(message.getStoreHost()), base64(message.getBody()), base64(properties.toString().getBytes(StandardCharsets.UTF_8))));
     }
 
     private static void put(DefaultMessageStore store, String[] words) {
