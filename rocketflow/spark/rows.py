@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from rocketflow.spark.data_loss import DataLossError, Loss
 from rocketflow.spark.planning import QueueRange
 from rocketflow.spark.schema import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.store_access import SourceStores
+from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 BATCH_BYTES: Final = 1 << 21
 _MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
-_frozen = False
 
 
 class RangesPartition(InputPartition):
@@ -52,7 +51,7 @@ class RowReader:
 
         DataLossError for a range that is not there any more; with failOnDataLoss=false what is left of it.
         """
-        _freeze_heap_once()
+        freeze_heap_once()
         return _merged(self._batches(ranges), self.projection.arrow_schema)
 
     def _batches(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
@@ -122,11 +121,3 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
         return batches[0]
     joined: Any = pa.concat_batches(batches)
     return pa.RecordBatch.from_arrays(joined.columns, schema=schema)
-
-
-def _freeze_heap_once() -> None:
-    """Spark's worker collects garbage after every task; what is imported by now need not be looked at again."""
-    global _frozen
-    if not _frozen:
-        _frozen = True
-        gc.freeze()

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.sink_options import SinkOptions
+from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
@@ -73,6 +74,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
     parsed.check_schema(schema)
+    freeze_heap_once()
     return StreamWriter(parsed)
 
 
@@ -150,6 +152,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
     part = stage(
         _encoded(encoder, rows, partition), batch_directory(paths.staging, batch.sink_id, batch.batch_id), name
     )
+    freeze_heap_once()
     return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
 
 

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows [start, stop) of a batch that lie together in one file, from `phy_offset` on."""
+    """Rows [start, stop) of a batch that lie together in one file: bytes [phy_offset, end_offset) of the log."""
 
     phy_offset: int
+    end_offset: int
     start: int
     stop: int
 
@@ -51,34 +52,35 @@ class CommitLog:
             stop = int(np.searchsorted(ends, before + left - BLANK_SIZE, side="right"))
             if stop > row:
                 offsets[row:stop] = offset + ends[row:stop] - sizes[row:stop] - before
-                runs.append(Run(offset, row, stop))
-                offset += int(ends[stop - 1]) - before
+                end_offset = offset + int(ends[stop - 1]) - before
+                runs.append(Run(offset, end_offset, row, stop))
+                offset = end_offset
                 row, before = stop, int(ends[stop - 1])
             if row < len(sizes):
                 assert stop > row or left < file_size or int(sizes[row]) + BLANK_SIZE <= file_size, "larger than a file"
                 offset += file_size - offset % file_size
         return offsets, runs
 
-    def write_at(
-        self,
-        offset: int,
-        data: memoryview,
-        starts: npt.NDArray[np.int64],
-        ends: npt.NDArray[np.int64],
-        runs: list[Run],
-    ) -> int:
-        """Write the runs' bytes (`data` holds the rows one behind another) from `offset` on; the offset behind them.
+    def make_room(self, offset: int, runs: list[Run]) -> int:
+        """Make the files that runs behind `offset` need, ended ones with a blank record; the offset behind them."""
+        for run in runs:
+            if run.phy_offset != offset:
+                self._end_file(offset)
+            self._file_for(run.phy_offset)
+            offset = run.end_offset
+        return offset
+
+    def write_runs(
+        self, data: memoryview, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], runs: list[Run]
+    ) -> None:
+        """Write the runs' bytes (`data` holds the rows one behind another) into the room made for them.
 
         Nothing is published: `publish` does that, and `undo` takes back what a failed write left.
         """
         for run in runs:
-            if run.phy_offset != offset:
-                self._end_file(offset)
             mapped = self._file_for(run.phy_offset)
             part = data[int(starts[run.start]) : int(ends[run.stop - 1])]
             mapped.write(run.phy_offset - mapped.file_from_offset, part)
-            offset = run.phy_offset + len(part)
-        return offset
 
     def append(self, record: bytes, phy_offset: int) -> None:
         """Write one encoded record at the place that `place_one` gave; a failed write is taken back."""
@@ -118,6 +120,12 @@ class CommitLog:
         """The log ends at `offset` now."""
         assert offset >= self.wrote_offset
         self.wrote_offset = offset
+
+    def sync_unpublished(self, begin: int) -> None:
+        """Make what was written from `begin` on durable, published or not; a failure raises StoreFencedError."""
+        for mapped in self._files.files:
+            if mapped.end_offset > begin:
+                mapped.sync()
 
     def sync(self) -> int:
         """Make everything published durable; up to where that is. A failure raises StoreFencedError."""

@@ -44,7 +44,8 @@ class DispatchRows:
     """What dispatch needs of records that follow each other in the log; one element a record.
 
     `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back). `keys` holds
-    blank-separated keys; null where there are none. `indexed` tells which records are indexed at all.
+    blank-separated keys; null where there are none. `indexed` tells which records are indexed at all. `entries` are the
+    index entries, where they were made ahead.
     """
 
     phy_offsets: Ints
@@ -59,6 +60,7 @@ class DispatchRows:
     uniq_keys: pa.Array
     keys: pa.Array
     indexed: npt.NDArray[np.bool_] | None = None
+    entries: tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,11 @@ class Dispatcher:
             if key:
                 index.put_one(index_hash(row.topic, key), row.phy_offset, row.store_timestamp)
 
+    def prepare(self, rows: DispatchRows) -> None:
+        """Do what can be done before the rows are confirmed."""
+        if self._index is not None:
+            rows.entries = index_entries(rows)
+
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""
         self._put_units(rows)
@@ -151,7 +158,7 @@ class Dispatcher:
                 queue.put(int(offsets[start]), units[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
-        hashes, of_row = index_entries(rows)
+        hashes, of_row = rows.entries or index_entries(rows)
         wanted = rows.phy_offsets[of_row] >= index.end_phy_offset
         if rows.indexed is not None:
             wanted &= rows.indexed[of_row]

@@ -44,18 +44,26 @@ class GroupFlush:
             else:
                 return True
         try:
-            commit_log.sync()
+            self._fencing(commit_log.sync)
+        finally:
+            with self._changed:
+                self._syncing = False
+                self._changed.notify_all()
+        return True
+
+    def flush_early(self, begin: int) -> None:
+        """Let the disk work on what was written from `begin` on before it is published; nobody waits for it."""
+        self._fencing(lambda: self._commit_log.sync_unpublished(begin))
+
+    def _fencing(self, sync: Callable[[], object]) -> None:
+        try:
+            sync()
         except StoreFencedError as error:
             self.fence = error
             raise
         except StoreError as error:
             self.fence = StoreFencedError(self._path, str(error))
             raise self.fence from error
-        finally:
-            with self._changed:
-                self._syncing = False
-                self._changed.notify_all()
-        return True
 
 
 class PeriodicFlush:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.relocate import relocate
+from rocketflow_store.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
@@ -428,8 +428,8 @@ class MessageStore:
             encoder.validate(batch)
             begin = self._commit_log.wrote_offset
             for chunk in encoder.encode(batch, now_ms=self._tick(), next_queue=self._next_queue):
-                phy_offset = self._append_chunks([chunk])
-                first = phy_offset if first < 0 else first
+                placed = self._append_chunk(chunk)
+                first = int(placed.phy_offsets[0]) if first < 0 else first
                 rows += len(chunk.sizes)
                 if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
                     self._dispatch_confirmed()
@@ -440,80 +440,68 @@ class MessageStore:
         return AppendBatchResult(rows, begin if first < 0 else first, end)
 
     def append_commit(
-        self, envelope: Callable[[int, int], RecordFields], chunks: Sequence[EncodedChunk]
+        self, envelope: Callable[[int, int], RecordFields], chunks: Iterable[EncodedChunk]
     ) -> AppendBatchResult:
         """Append an envelope and all rows of `chunks` behind it, sync (SYNC_FLUSH), and only then let anyone see them.
 
         `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
         """
         self._check_open()
+        sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         with self._put_lock:
             self._flush.check()
-            begin = self._commit_log.wrote_offset
-            self._append_chunks(list(chunks), envelope)
-            end = self._commit_log.wrote_offset
-            if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-                self._flush.flush_to(end, _COMMIT_TIMEOUT_S)
-            self._dispatch_confirmed()
-        return AppendBatchResult(sum(len(chunk.sizes) for chunk in chunks), begin, end)
-
-    def _append_chunks(
-        self, chunks: list[EncodedChunk], envelope: Callable[[int, int], RecordFields] | None = None
-    ) -> int:
-        """Place, relocate, write and publish chunks as one; the physical offset of the first record."""
-        now_ms = self._tick()
-        pending: dict[tuple[str, int], int] = {}
-        rows_to_dispatch: list[tuple[int, DispatchRow | DispatchRows]] = []
-        begin = self._commit_log.wrote_offset
-        offset, first = begin, -1
-        head: tuple[RecordFields, int, int] | None = None
-        try:
-            if envelope is not None:
+            begin, now_ms = self._commit_log.wrote_offset, self._tick()
+            placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
+            try:
                 size = record_size(envelope(0, 0), self.config.enabled_append_prop_crc)
-                phy_offset = self._commit_log.place_one(size)
-                head, offset = (envelope(0, 0), phy_offset, size), phy_offset + size
-                first = phy_offset
-            for chunk in chunks:
-                sizes = chunk.sizes.astype(np.int64)
-                phy_offsets, runs = self._commit_log.place(sizes, offset)
-                queues, queue_of = chunk.queues()
-                for topic, queue_id in queues:
-                    self._topics.have_queue(topic, queue_id)
-                queue_offsets = self._offsets.assign(queues, queue_of, pending)
-                octets = chunk.writable()
-                starts = chunk.starts
-                relocate(
-                    octets,
-                    starts,
-                    sizes,
-                    phy_offsets,
-                    queue_offsets,
-                    now_ms,
-                    property_crc=self.config.enabled_append_prop_crc,
-                )
-                offset = self._commit_log.write_at(offset, octets.data, starts, starts + sizes, runs)
-                first = int(phy_offsets[0]) if first < 0 and len(phy_offsets) else first
-                rows_to_dispatch.append(
-                    (offset, chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, now_ms))
-                )
-            if head is not None and envelope is not None:
-                _, phy_offset, size = head
-                fields = envelope(phy_offset, offset)
-                queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-                record = encode_record(fields, phy_offset, queue_offset, now_ms, self.config.enabled_append_prop_crc)
-                assert len(record) == size
-                self._commit_log.append(record, phy_offset)
-                properties = decode_properties(fields.properties)
-                row = self._row(fields, properties, phy_offset, size, queue_offset, now_ms)
-                pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
-                rows_to_dispatch.insert(0, (offset, row))
+                phy_offset = placer.reserve(size)
+                placed = []
+                with ParallelWriter(
+                    self._chunk_writer(now_ms), (lambda: self._flush.flush_early(begin)) if sync else None
+                ) as writer:
+                    for chunk in chunks:
+                        placed.append(placer.place(chunk))
+                        writer.submit(placed[-1])
+                        self._dispatcher.prepare(placed[-1].rows)
+                head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
+            except BaseException:
+                self._commit_log.undo(begin)
+                raise
+            placer.pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
+            # no row may be seen before all of them are: every part is confirmed by the end of the last
+            self._publish(placer, [(placer.end, head), *((placer.end, one.rows) for one in placed)])
+            if sync:
+                self._flush.flush_to(placer.end, _COMMIT_TIMEOUT_S)
+            self._dispatch_confirmed()
+        return AppendBatchResult(sum(len(one.sizes) for one in placed), phy_offset, placer.end)
+
+    def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> DispatchRow:
+        queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+        record = encode_record(fields, phy_offset, queue_offset, now_ms, self.config.enabled_append_prop_crc)
+        assert len(record) == size
+        self._commit_log.append(record, phy_offset)
+        return self._row(fields, decode_properties(fields.properties), phy_offset, size, queue_offset, now_ms)
+
+    def _append_chunk(self, chunk: EncodedChunk) -> PlacedChunk:
+        """Place, write and publish one chunk."""
+        begin, now_ms = self._commit_log.wrote_offset, self._tick()
+        placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
+        try:
+            placed = placer.place(chunk)
+            self._chunk_writer(now_ms).write(placed)
         except BaseException:
             self._commit_log.undo(begin)
             raise
-        self._offsets.advance_all(pending)
-        self._commit_log.publish(offset)
-        self._pending.extend(rows_to_dispatch)
-        return first
+        self._publish(placer, [(placed.end, placed.rows)])
+        return placed
+
+    def _chunk_writer(self, now_ms: int) -> ChunkWriter:
+        return ChunkWriter(self._commit_log, now_ms, property_crc=self.config.enabled_append_prop_crc)
+
+    def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, DispatchRow | DispatchRows]]) -> None:
+        self._offsets.advance_all(placer.pending)
+        self._commit_log.publish(placer.end)
+        self._pending.extend(rows)
 
     # -- dispatch
 

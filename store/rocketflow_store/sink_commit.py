@@ -151,7 +151,7 @@ def commit_batch(
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
     for topic in sorted({topic for part in batch.parts for topic in part.topics}):
         store.ensure_topic(topic, queues)
-    chunks = [chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms)]
+    chunks = (chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms))
     uniq_key = UNIQ_KEYS.next()
     properties = encode_properties({"KEYS": batch.sink_id, "TAGS": batch.sink_id, "UNIQ_KEY": uniq_key})
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from isal.isal_zlib import crc32
 
+from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import (
     constant_string,
     fixed_width_at,
@@ -146,7 +146,7 @@ class RecordColumns:
 
     def check_crc(self, bodies: pa.Array) -> None:
         """Compare each stored body with the record's CRC-32 (top bit cleared)."""
-        actual = np.fromiter(map(crc32, bodies.to_pylist()), np.int64, self.count) & 0x7FFFFFFF
+        actual = crc32_column(bodies) & 0x7FFFFFFF
         self._fault(actual != self.field(">i4", 8), "body CRC differs")
 
     def property_segments(self) -> PropertySegments:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal.isal_zlib import crc32
 
+from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columns import SINK_COLUMNS
@@ -238,8 +238,7 @@ class BatchEncoder:
         uniq_keys, uniq_segment = columns.uniq_keys_of(count)
         properties = _join(own, *scheduling, uniq_segment)
         bodies = columns.bodies
-        raw_bodies = bodies.to_pylist()
-        crcs = np.fromiter(map(crc32, raw_bodies), np.int64, count) & 0x7FFFFFFF
+        crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
         body_sizes, property_sizes = _lengths(bodies), _lengths(properties) + reserved
         topic_parts = [_topic_part(topic) for topic in topics]
@@ -754,8 +753,7 @@ def _rejected(why: str, row: int) -> MessageRejectedError:
 
 def _row_hashes(columns: _Columns, body_crcs: Ints, own: pa.Array) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of what each row says: body, own properties, topic, flag, queue and time if given."""
-    count = len(body_crcs)
-    property_crcs = np.fromiter(map(crc32, own.to_pylist()), np.uint64, count)
+    property_crcs = crc32_column(own).astype(np.uint64)
     topics, codes = columns.topic_codes()
     topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[codes]
     with np.errstate(over="ignore"):
