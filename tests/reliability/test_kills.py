@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.checker import check
+from tests.reliability.checker import Place, Verdict, check
+from tests.reliability.disk_calls import CALLS, KillPoint, kill_points, needs_strace, spread
+from tests.reliability.results import Tally
+from tests.reliability.trials import FULL, SEED, environment, seeds
 
-ROOT = Path(__file__).parents[2]
-CALLS = "msync,fdatasync,fsync,pwrite64,fallocate,ftruncate,rename,unlink"
-FULL = os.environ.get("RF_FULL") == "1"
-"""Full counts (`make test-full`) instead of samples."""
-SEED = int(os.environ.get("RF_SEED", "20261121"))
+pytestmark = pytest.mark.slow
 
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "store")])}
+KILLS_A_STORE = 10
 
 
 def command(store: Path, flush: str, first: int, count: int) -> list[str]:
-    return [sys.executable, "-m", "tests.reliability.workload", str(store), flush, str(first), str(count)]
+    return [sys.executable, "-B", "-m", "tests.reliability.workload", str(store), flush, str(first), str(count)]
 
 
-def acknowledged(output: str) -> dict[int, tuple[int, int]]:
+def acknowledged(output: str) -> dict[int, Place]:
     found = {}
     for line in output.splitlines():
         words = line.split()
@@ -39,92 +36,89 @@ def acknowledged(output: str) -> dict[int, tuple[int, int]]:
     return found
 
 
-def recover_and_check(store: Path, acked: dict[int, tuple[int, int]], attempted: set[int], context: str) -> None:
+def recovered(store: Path, acked: dict[int, Place], attempted: set[int]) -> Verdict:
     with MessageStore.open(store):
         pass
-    verdict = check(store, acked, attempted)
-    assert verdict.clean, (context, verdict)
+    return check(store, acked, attempted)
 
 
-needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-
-
-def calls_of(tmp_path: Path, flush: str, count: int) -> int:
-    log = tmp_path / "strace.log"
-    arguments = ["strace", "-f", "-o", str(log), "-e", f"trace={CALLS}"]
-    done = subprocess.run(
-        [*arguments, *command(tmp_path / "counted", flush, 0, count)],
+def under_strace(arguments: list[str], workload: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["strace", "-f", *arguments, *workload],
         capture_output=True,
         text=True,
         env=environment(),
         timeout=120,
         check=False,
     )
+
+
+def points_of(directory: Path, flush: str, count: int) -> list[KillPoint]:
+    log, store = directory / "strace.log", directory / "counted"
+    done = under_strace(["-o", str(log), "-s", "512", "-e", f"trace={CALLS}"], command(store, flush, 0, count))
     if "closed" not in done.stdout:
         pytest.skip(f"strace cannot trace here: {done.stderr[-200:]}")
-    return sum(1 for line in log.read_text().splitlines() if "(" in line and "resumed" not in line)
+    return kill_points(log, directory)
 
 
 @needs_strace
-@pytest.mark.slow
 @pytest.mark.parametrize("flush", ["sync", "async"])
-def test_killed_at_a_disk_call(tmp_path: Path, flush: str) -> None:
+def test_killed_at_a_disk_call(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
     """S01: a sample of the sweep by default, every call in `make test-full`."""
-    count = 40
-    total = calls_of(tmp_path, flush, count)
-    assert total > count
-    rng = random.Random(SEED)
-    points = range(1, total + 1) if FULL else sorted(rng.sample(range(1, total + 1), 16))
-    killed = 0
-    for point in points:
-        store = tmp_path / f"s{point}"
-        done = subprocess.run(
-            [
-                *("strace", "-f", "-o", "/dev/null", "-e", f"trace={CALLS}"),
-                *("-e", f"inject={CALLS}:signal=SIGKILL:when={point}"),
-                *command(store, flush, 0, count),
-            ],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=120,
-            check=False,
-        )
-        killed += "closed" not in done.stdout
-        if not (store / "commitlog").is_dir():
-            continue
-        recover_and_check(store, acknowledged(done.stdout), set(range(count)), f"{flush}, call {point} of {total}")
+    counts = tally("S01", flush)
+    count = 200 if FULL else 40
+    points = points_of(tmp_path, flush, count)
+    assert len(points) > count
+    for point in points if FULL else spread(points, 16, SEED):
+        store = tmp_path / "counted"  # the same path as in the measured run
         shutil.rmtree(store)
-    assert killed >= len(points) // 2, "the kills did not happen"
+        done = under_strace(["-o", "/dev/null", *point.arguments()], command(store, flush, 0, count))
+        acked = acknowledged(done.stdout)
+        context = f"seed {SEED}, {point} of {len(points)} points"
+        verdict = None
+        if (store / "consumequeue" / "t").is_dir():
+            verdict = recovered(store, acked, set(range(count)))
+        else:
+            assert not acked, context
+        store.mkdir(exist_ok=True)
+        counts.trial(verdict, context, hit="closed" not in done.stdout)
+    assert counts.hits > counts.trials * 3 // 4, "the kills did not happen"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flush", ["sync", "async"])
-def test_killed_at_a_random_time_again_and_again(tmp_path: Path, flush: str) -> None:
-    """S02: one store, killed and recovered many times; files roll all the while (S08)."""
-    rng = random.Random(SEED)
-    store = tmp_path / "s"
-    acked: dict[int, tuple[int, int]] = {}
-    attempted: set[int] = set()
-    first = 0
-    for trial in range(100 if FULL else 10):
-        child = subprocess.Popen(
-            command(store, flush, first, 100_000),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n", child.stderr
-        time.sleep(rng.uniform(0, 0.25))
-        child.kill()
-        output, _ = child.communicate()
-        now = acknowledged(output)
-        acked |= now
-        highest = max([*now, first - 1]) + 1
-        attempted |= set(range(first, highest + 1))
-        first = highest + 1
-        recover_and_check(store, acked, attempted, f"seed {SEED}, trial {trial}")
-    assert len(acked) > 50
-    print(f"S02 {flush}: {len(acked)} acknowledged, {trial + 1} kills, 0 lost")
+def killed(rng: random.Random, workload: list[str]) -> str:
+    """The output of a writer killed at a random time since its start, or behind a random acknowledgement."""
+    child = subprocess.Popen(workload, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    assert child.stdout is not None
+    output = ""
+    if rng.random() < 0.5:
+        time.sleep(rng.uniform(0.1, 0.8 if FULL else 0.5))
+    else:
+        for _ in range(rng.randrange(1, 250)):
+            output += child.stdout.readline()
+    child.kill()
+    return output + child.communicate()[0]
+
+
+def test_killed_at_a_random_time_again_and_again(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """S02: stores killed and recovered many times; files roll all the while (S08)."""
+    counts = {flush: tally("S02", flush) for flush in ("sync", "async")}
+    acks = 0
+    for seed in seeds(6, 50):
+        rng = random.Random(seed)
+        flush = ("sync", "async")[seed % 2]
+        store = tmp_path / "s"
+        acked: dict[int, Place] = {}
+        attempted: set[int] = set()
+        first = 0
+        for trial in range(KILLS_A_STORE):
+            now = acknowledged(killed(rng, command(store, flush, first, 100_000)))
+            acked |= now
+            highest = max([*now, first - 1]) + 1
+            attempted |= set(range(first, highest + 1))
+            first = highest + 1
+            verdict = recovered(store, acked, attempted) if (store / "consumequeue" / "t").is_dir() else None
+            counts[flush].trial(verdict, f"seed {seed}, kill {trial}")
+        acks += len(acked)
+        assert len(list((store / "commitlog").iterdir())) > 1, f"seed {seed}: no roll"
+        shutil.rmtree(store)
+    assert acks > 50 * len(seeds(6, 50))
