@@ -62,18 +62,38 @@ def fetch_jars(home: Path, what: str) -> None:
         pytest.skip(f"{what} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
 
 
+def compile_java(name: str, home: Path, javac: str) -> Path:
+    """The folder of the classes of `java/NAME.java`, compiled against the jars of `home/lib` where that is not done."""
+    text = (HERE / "java" / f"{name}.java").read_text()
+    source, classes = home / "src" / f"{name}.java", home / "classes"
+    if not source.exists() or source.read_text() != text:
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(text)
+    compiled = classes / f"{name}.class"
+    if not compiled.exists() or compiled.stat().st_mtime_ns < source.stat().st_mtime_ns:
+        classes.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [javac, "-nowarn", "-cp", str(home / "lib" / "*"), "-d", str(classes), str(source)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return classes
+
+
 class ApacheStore:
     """The store module of one RocketMQ version; skips the test, with the reason, where it cannot be had."""
 
     def __init__(self, version: str) -> None:
-        self._version = version
         self._home = cache_directory() / "apache" / version
         java, javac = find_java(), shutil.which("javac")
         if java is None or javac is None:
             pytest.skip("no java and javac of version 17 or newer")
         self._java = java
         self._fetch(version)
-        self._compile(javac)
+        compile_java("Judge", self._home, javac)
 
     def _fetch(self, version: str) -> None:
         done = self._home / "fetched"
@@ -86,28 +106,6 @@ class ApacheStore:
         (self._home / "pom.xml").write_text(pom)
         fetch_jars(self._home, f"Apache's jars of {version}")
         done.touch()
-
-    def _compile(self, javac: str) -> None:
-        # the class moved between the versions
-        text = (HERE / "java" / "Judge.java").read_text()
-        if self._version.startswith("5."):
-            text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
-        source, classes = self._home / "src" / "Judge.java", self._home / "classes"
-        if not source.exists() or source.read_text() != text:
-            source.parent.mkdir(exist_ok=True)
-            source.write_text(text)
-        compiled = classes / "Judge.class"
-        if compiled.exists() and compiled.stat().st_mtime_ns >= source.stat().st_mtime_ns:
-            return
-        classes.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [javac, "-nowarn", "-cp", str(self._home / "lib" / "*"), "-d", str(classes), str(source)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
 
     def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
         """Open the directory, ask, close it; the answers as lists of fields."""

@@ -13,10 +13,11 @@ import pytest
 
 from rocketflow.runtime import cache_directory, find_java
 from rocketflow_store import StoreConfig
-from tests.apache.judge import FLAGS, HERE, fetch_jars
+from tests.apache.judge import FLAGS, HERE, compile_java, fetch_jars
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
+CLIENT_SECONDS = 120.0
 
 
 def fetch_broker(version: str) -> Path:
@@ -62,17 +63,18 @@ class RealBroker:
     """Runs while the context lasts; `port` answers the remoting protocol. Leaving it waits for an orderly stop."""
 
     def __init__(self, version: str, store: Path, config: StoreConfig, work: Path) -> None:
-        java = find_java()
-        if java is None:
-            pytest.skip("no java of version 17 or newer")
+        java, javac = find_java(), shutil.which("javac")
+        if java is None or javac is None:
+            pytest.skip("no java and javac of version 17 or newer")
         self._java, self._lib = java, fetch_broker(version)
+        self._classes = compile_java("Client", self._lib.parent, javac)
         self._store, self._config, self._work = store, config, work
         self._running: list[subprocess.Popen[bytes]] = []
-        self.port = 0
+        self.port = self.names_port = 0
 
     def __enter__(self) -> RealBroker:
         self._work.mkdir(parents=True, exist_ok=True)
-        names = free_ports(())
+        self.names_port = names = free_ports(())
         self.port = free_ports((-2, 1))
         try:
             self._start("namesrv.NamesrvStartup", "namesrv.conf", f"listenPort={names}\nbindAddress=127.0.0.1\n", names)
@@ -87,9 +89,26 @@ class RealBroker:
     ) -> None:
         self._stop()
 
+    def ask(self, topic: str, lines: list[str]) -> list[list[str]]:
+        """What Apache's own client (`java/Client.java`) answers over the network, once the broker serves `topic`."""
+        done = subprocess.run(
+            [
+                *(self._java, *FLAGS, f"-Duser.home={self._work}", "-cp", f"{self._lib}/*:{self._classes}"),
+                *("Client", f"127.0.0.1:{self.names_port}", self._config.broker_name, topic),
+            ],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_SECONDS,
+            check=False,
+        )
+        found = [line.split("\t") for line in done.stdout.splitlines()]
+        assert ["CLOSED"] in found, (done.stdout[-1000:], done.stderr[-2000:])
+        return found
+
     def _broker_conf(self, names: int) -> str:
         return (
-            f"brokerClusterName=RF\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=127.0.0.1\n"
+            f"brokerClusterName=RF\nbrokerName={self._config.broker_name}\nbrokerId=0\nbrokerIP1=127.0.0.1\n"
             f"namesrvAddr=127.0.0.1:{names}\nlistenPort={self.port}\nhaListenPort={self.port + 1}\n"
             f"storePathRootDir={self._store}\nstorePathCommitLog={self._store}/commitlog\n"
             f"mappedFileSizeCommitLog={self._config.mapped_file_size_commit_log}\n"

@@ -63,9 +63,8 @@ def test_what_we_append(apache: ApacheStore, tmp_path: Path) -> None:
     check_and_append(apache, path)
 
 
-def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    fill(path)
+def crash_and_recover(path: Path) -> None:
+    """Tear the end of the log, lose the index, and let our recovery mend it."""
     last = sorted((path / "commitlog").iterdir())[-1]
     with StoreReader(path) as reader:
         end = reader.max_phy_offset - int(last.name)
@@ -77,6 +76,12 @@ def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
     with MessageStore.open(path, replace(SIZES)) as store:
         assert store.recovery.abort_found
         assert store.recovery.truncated_to < store.recovery.truncated_from or store.recovery.dispatched
+
+
+def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    crash_and_recover(path)
     check_and_append(apache, path)
 
 

@@ -1,32 +1,100 @@
-"""A real RocketMQ 5.3.3 broker boots on a directory of ours, stops in order, and leaves what we can read on."""
+"""A real RocketMQ 5.3.3 broker boots on directories of ours, serves them to Apache's client, takes messages from it,
+stops in order, and leaves what we can read on."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.sink_commit import SinkBatch, commit_batch, last_commit
+from rocketflow_store.staged_part import batch_directory, stage
 from rocketflow_store.verify import verify_store
-from tests.apache.judge import read_ours
+from tests.apache.judge import JudgedMessage, read_ours
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES, fill
+from tests.apache.test_apache_reads_ours import SIZES, crash_and_recover, fill
 
 pytestmark = pytest.mark.apache
 
 
-def test_a_broker_boots_on_ours(tmp_path: Path) -> None:
-    path = tmp_path / "s"
+def commit(path: Path) -> None:
+    """Two sink commits between single messages."""
+    with MessageStore.open(path, SIZES) as store:
+        assert store.put_message(Message("orders", b"first", queue_id=0, tags="t", keys=["k7"])).stored
+        for batch_id in range(2):
+            encoder = BatchEncoder(SIZES, store.queue_count, default_topic="orders", row_hashes=True)
+            columns = {
+                "body": [b"%d/%d " % (batch_id, row) * 20 for row in range(900)],
+                "keys": [f"c{batch_id}-{row}" for row in range(900)],
+                "tags": [f"t{row % 5}" for row in range(900)],
+            }
+            directory = batch_directory(store.paths.staging, "sink", batch_id)
+            part = stage(encoder.encode(pa.RecordBatch.from_pydict(columns), 1, {}), directory, "p0")
+            commit_batch(store, SinkBatch("sink", "query", batch_id, "run", 1, [part]))
+
+
+def recovered(path: Path) -> None:
     fill(path)
+    crash_and_recover(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [fill, commit, recovered])
+def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    write(path)
     mine = read_ours(path)
-    with RealBroker("5.3.3", path, SIZES, tmp_path / "home"):
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine if topic != COMMIT_TOPIC})
+    orders = [one for one in mine.values() if (one.topic, one.queue_id) == ("orders", 0)]
+    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
         assert (path / "abort").exists()
         with StoreReader(path) as reader:
             assert reader.state == "running"
-        assert {key: value for key, value in read_ours(path).items() if key in mine} == mine
+        assert in_both(read_ours(path), mine) == mine
+        answers = broker.ask(
+            "orders",
+            [
+                *(f"PULL\t{topic}\t{queue_id}" for topic, queue_id in queues),
+                *(f"SEND\torders\t0\t{base64.b64encode(b'net %d' % n).decode()}\ttn\tnet{n}" for n in range(5)),
+                *(f"VIEW\torders\t{orders[-1].properties['UNIQ_KEY']}", "KEY\torders\tk7"),
+            ],
+        )
+    messages = [tuple(one[1:]) for one in answers if one[0] == "MESSAGE"]
+    assert messages[:-2] == [over_the_network(mine[key]) for key in sorted(mine) if key[0] != COMMIT_TOPIC]
+    (with_key,) = (one for one in mine.values() if one.topic == "orders" and one.properties.get("KEYS") == "k7")
+    assert messages[-2:] == [over_the_network(orders[-1]), over_the_network(with_key)]
+    assert [one[1:3] for one in answers if one[0] == "SENT"] == [["SEND_OK", str(len(orders) + n)] for n in range(5)]
     assert not (path / "abort").exists()
-    assert {key: value for key, value in read_ours(path).items() if key in mine} == mine
+    after = read_ours(path)
+    assert in_both(after, mine) == mine
+    sent = [after["orders", 0, len(orders) + n] for n in range(5)]
+    assert [(one.body, one.properties["KEYS"]) for one in sent] == [(b"net %d" % n, f"net{n}") for n in range(5)]
+    assert [one.msg_id for one in sent] == [one[3] for one in answers if one[0] == "SENT"]
     with MessageStore.open(path) as store:
-        before = store.max_offset("orders", 0)
-        assert store.put_message(Message("orders", b"on", queue_id=0)).queue_offset == before
+        assert not store.recovery.abort_found
+        assert [one.body for one in store.query_message("orders", "net3")] == [b"net 3"]
+        assert store.put_message(Message("orders", b"on", queue_id=0)).queue_offset == len(orders) + 5
+        envelope = last_commit(store, "sink")
+        assert (envelope is not None) == ((COMMIT_TOPIC, COMMIT_QUEUE_ID, 1) in mine)
+        assert envelope is None or (envelope.batch_id, envelope.rows) == (1, 900)
     assert verify_store(path).findings == []
+
+
+def in_both(
+    found: dict[tuple[str, int, int], JudgedMessage], wanted: dict[tuple[str, int, int], JudgedMessage]
+) -> dict[tuple[str, int, int], JudgedMessage]:
+    return {key: value for key, value in found.items() if key in wanted}
+
+
+def over_the_network(one: JudgedMessage) -> tuple[str, ...]:
+    """A message as the client prints it."""
+    return (
+        *(one.topic, str(one.queue_id), str(one.queue_offset), str(one.phy_offset), str(one.store_size)),
+        *(one.properties.get("TAGS", "null"), one.properties.get("KEYS", "null"), base64.b64encode(one.body).decode()),
+    )
