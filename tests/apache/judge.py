@@ -62,9 +62,11 @@ def fetch_jars(home: Path, what: str) -> None:
         pytest.skip(f"{what} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
 
 
-def compile_java(name: str, home: Path, javac: str) -> Path:
+def compile_java(name: str, version: str, home: Path, javac: str) -> Path:
     """The folder of the classes of `java/NAME.java`, compiled against the jars of `home/lib` where that is not done."""
     text = (HERE / "java" / f"{name}.java").read_text()
+    if version.startswith("5."):  # a class moved between the versions
+        text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
     source, classes = home / "src" / f"{name}.java", home / "classes"
     if not source.exists() or source.read_text() != text:
         source.parent.mkdir(exist_ok=True)
@@ -93,7 +95,7 @@ class ApacheStore:
             pytest.skip("no java and javac of version 17 or newer")
         self._java = java
         self._fetch(version)
-        compile_java("Judge", self._home, javac)
+        compile_java("Judge", version, self._home, javac)
 
     def _fetch(self, version: str) -> None:
         done = self._home / "fetched"

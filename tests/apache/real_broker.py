@@ -67,7 +67,7 @@ class RealBroker:
         if java is None or javac is None:
             pytest.skip("no java and javac of version 17 or newer")
         self._java, self._lib = java, fetch_broker(version)
-        self._classes = compile_java("Client", self._lib.parent, javac)
+        self._classes = compile_java("Client", version, self._lib.parent, javac)
         self._store, self._config, self._work = store, config, work
         self._running: list[subprocess.Popen[bytes]] = []
         self.port = self.names_port = 0
