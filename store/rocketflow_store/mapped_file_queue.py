@@ -27,10 +27,14 @@ class MappedFileQueue:
         self._files: dict[int, MappedFile] = {}
         self._order: list[int] = []
         self._lock = threading.Lock()
-        self.refresh()
+        self._look()
 
     def refresh(self) -> None:
-        """Look which files the directory has now."""
+        """Look which files the directory has now. A writing queue knows: it makes and removes them itself."""
+        if not self._write:
+            self._look()
+
+    def _look(self) -> None:
         found: dict[int, Path] = {}
         try:
             entries = sorted(self.directory.iterdir())
