@@ -6,12 +6,14 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketflow_store.config import StoreConfig
+from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.message_store import MessageStore
-from rocketflow_store.sink_commit import commit_batch
+from rocketflow_store.sink_commit import commit_batch, commit_nothing
+from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink_options import SinkOptions
@@ -27,6 +29,10 @@ class AppendPort(Protocol):
         """Bring the batch into the log once; returning means that it is there."""
         ...
 
+    def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
+        """Check a batch that has no rows and no parts."""
+        ...
+
 
 class DirectAppendPort:
     """Takes the store's lock, commits, lets go."""
@@ -39,6 +45,12 @@ class DirectAppendPort:
         options = self._options
         with self._open() as store:
             return commit_batch(store, batch, queues=options.queues, replay_mismatch=options.replay_mismatch)
+
+    def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
+        """As `AppendPort.commit_nothing`; takes no lock."""
+        if StorePaths(Path(self._options.path)).looks_like_store():
+            with StoreReader(self._options.path) as reader:
+                commit_nothing(reader, sink_id, query_id, batch_id, self._options.replay_mismatch)
 
     def _open(self) -> MessageStore:
         options = self._options

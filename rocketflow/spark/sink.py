@@ -20,7 +20,7 @@ from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.errors import MessageRejectedError, StoreError
 from rocketflow_store.sink_commit import (
@@ -74,6 +74,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
     parsed.check_schema(schema)
+    check_writable_directory(Path(parsed.path))
     freeze_heap_once()
     return StreamWriter(parsed)
 
@@ -84,6 +85,7 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     if overwrite:
         raise StoreError("mode overwrite is not possible; a log is only appended to: use mode append")
     parsed.check_schema(schema)
+    check_writable_directory(Path(parsed.path))
     return BatchWriter(parsed)
 
 
@@ -107,7 +109,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver: all staged rows into the log, once."""
-        _commit(self._options, messages, batchId)
+        query_id = _query_id_in(self._options.checkpoint_location)
+        _commit(self._options, messages, batchId, self._options.sink_id or query_id, query_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, after a failure: drop what was staged. A durable commit is never undone."""
@@ -128,7 +131,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: all staged rows into the log, once."""
-        _commit(self._options, messages, 0)
+        _commit(self._options, messages, 0, self._sink_id, self._sink_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, after a failure: drop what was staged."""
@@ -199,9 +202,18 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedCommit
     return sorted(found, key=lambda one: one.partition_id)
 
 
-def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+def _commit(
+    options: SinkOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    batch_id: int,
+    sink_id: str | None,
+    query_id: str | None,
+) -> None:
+    """`sink_id` and `query_id` are for a batch without a partition: there no task told whose it is."""
     staged = _staged(messages)
-    if not staged:  # no partitions: nothing was to be written, so there is nothing to remember
+    if not staged:
+        if sink_id is not None:
+            DirectAppendPort(options).commit_nothing(sink_id, query_id, batch_id)
         return
     first = staged[0]
     batch = SinkBatch(
@@ -218,6 +230,16 @@ def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
             "RF-SINK-REPLAYED %s",
             json.dumps({"sinkId": batch.sink_id, "batchId": batch_id, "rows": result.rows, "path": options.path}),
         )
+
+
+def _query_id_in(checkpoint_location: str | None) -> str | None:
+    """The query's id as the checkpoint names it; None where that cannot be read."""
+    if checkpoint_location is None:
+        return None
+    try:
+        return str(json.loads((Path(checkpoint_location.removeprefix("file://")) / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:

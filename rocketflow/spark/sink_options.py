@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, StoreError, UnknownColumnError
-from rocketflow_store.message_encoder import check_topic
+from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.sink_commit import check_sink_id
 from rocketflow_store.status import FlushDiskType
 
@@ -76,7 +76,7 @@ class SinkOptions:
         topic = values.text("topic")
         try:
             if topic is not None:
-                check_topic(topic)
+                check_send_topic(topic)
             sink_id, txn_id = values.text("sinkId"), values.text("txnId")
             for one in (sink_id, txn_id):
                 if one is not None:

@@ -74,9 +74,9 @@ def decode_envelope(body: bytes) -> CommitEnvelope | None:
         return None
 
 
-def envelope_end(message: MessageExt) -> int | None:
-    """End offset of the rows that an envelope announces, None for a message that is no envelope."""
+def envelope_of(message: MessageExt) -> CommitEnvelope | None:
+    """The envelope that a message is, None where it is none: a copy of one at another place does not count."""
     if message.topic != COMMIT_TOPIC:
         return None
     envelope = decode_envelope(message.body)
-    return envelope.end_offset if envelope else None
+    return envelope if envelope is not None and envelope.begin_offset == message.phy_offset else None

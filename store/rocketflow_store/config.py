@@ -276,6 +276,10 @@ def _first_queue_size(directory: Path) -> int:
     return 0
 
 
+_LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
+"""What may be left of a store without its log."""
+
+
 def check_directory(path: Path, *, must_exist: bool) -> None:
     """Refuse a path that cannot be a store directory: a file, something unreadable, or (to read) nothing at all."""
     try:
@@ -288,3 +292,12 @@ def check_directory(path: Path, *, must_exist: bool) -> None:
                 next(entries, None)
     except OSError as error:
         raise access_error(path, error) from error
+
+
+def check_writable_directory(path: Path) -> None:
+    """Refuse a path that may not become, or is not, a store to write to: also a directory of other things."""
+    check_directory(path, must_exist=False)
+    if path.is_dir() and not StorePaths(path).looks_like_store():
+        others = [entry.name for entry in path.iterdir() if entry.name not in _LEFT_OF_A_STORE]
+        if others:
+            raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")

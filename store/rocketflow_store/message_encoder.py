@@ -34,7 +34,7 @@ from rocketflow_store.message import (
     Message,
 )
 from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import validate_topic
+from rocketflow_store.topic_names import is_send_refused, validate_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
@@ -48,6 +48,15 @@ def check_topic(topic: str, row: int | None = None) -> None:
         raise MessageRejectedError(
             PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic[:64]!r}: {error.why}", row
         ) from error
+
+
+def check_send_topic(topic: str, row: int | None = None) -> None:
+    """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
+    check_topic(topic, row)
+    if is_send_refused(topic):
+        raise MessageRejectedError(
+            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r}: only the store itself writes to this topic", row
+        )
 
 
 def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:
@@ -66,7 +75,7 @@ class MessageEncoder:
 
     def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
         """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
-        check_topic(message.topic)
+        check_send_topic(message.topic)
         if message.body is None:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "the body is null")
         if len(message.body) > self._config.max_message_size:

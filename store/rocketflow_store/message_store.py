@@ -18,13 +18,12 @@ import numpy as np
 from rocketflow_store.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.commit_log import CommitLog
-from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import ConfirmFile, read_confirm
 from rocketflow_store.dispatch import Dispatcher, DispatchRow, DispatchRows, deliver_time, gather_rows
 from rocketflow_store.errors import (
     MessageRejectedError,
-    NotAStoreError,
     StoreClosedError,
     StoreError,
     StoreFencedError,
@@ -96,9 +95,7 @@ class MessageStore:
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
         self.path, self.paths = path, StorePaths(path)
-        check_directory(path, must_exist=False)
-        if path.is_dir() and not self.paths.looks_like_store() and _holds_other_things(path):
-            raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")
+        check_writable_directory(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -651,8 +648,3 @@ def _with_status(result: PutMessageResult, status: PutMessageStatus, why: str) -
         result.store_timestamp,
         why,
     )
-
-
-def _holds_other_things(path: Path) -> bool:
-    allowed = {"lock", "config", "consumequeue", "index", "rocketflow", "abort"}
-    return any(entry.name not in allowed for entry in path.iterdir())

@@ -19,7 +19,7 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.scan import ScanStop, scan_records
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_end
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.files import os_files
@@ -166,10 +166,10 @@ class Recovery:
             if records.octets[at : at + width].tobytes() != COMMIT_TOPIC.encode():
                 continue
             phy_offset = mapped.file_from_offset + int(records.positions[row])
-            end = envelope_end(self._log.message_at(phy_offset))
+            envelope = envelope_of(self._log.message_at(phy_offset))
             last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1])
-            if end is not None and end > last:
-                self._open_end = end
+            if envelope is not None and envelope.end_offset > last:
+                self._open_end = envelope.end_offset
                 return phy_offset
         return open_at
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
@@ -121,7 +121,7 @@ def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
         units = store.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, start, high)
         for row in np.flatnonzero(units["tags_code"] == code)[::-1].tolist():
             message = store.look_message_by_offset(int(units["phy_offset"][row]))
-            envelope = decode_envelope(message.body) if message is not None else None
+            envelope = envelope_of(message) if message is not None else None
             if envelope is not None and envelope.sink_id == sink_id:
                 return envelope
         high = start
@@ -174,6 +174,19 @@ def commit_batch(
     result = store.append_commit(envelope, chunks)
     sweep(store.paths.staging, batch.sink_id, batch.batch_id)
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
+
+
+def commit_nothing(
+    reads: CommitLogReads, sink_id: str, query_id: str | None, batch_id: int, replay_mismatch: str = "error"
+) -> None:
+    """A batch without any part: nothing to write, but a committed batch that comes again empty is refused all the same.
+
+    `query_id` is None where it is not known.
+    """
+    last = last_commit(reads, sink_id)
+    if last is not None:
+        batch = SinkBatch(sink_id, query_id or last.query_id, batch_id, last.run_id, last.run_seq, ())
+        _replayed(batch, last, replay_mismatch)
 
 
 def _check_fence(batch: SinkBatch, newest: int) -> None:

@@ -28,6 +28,18 @@ SYSTEM_TOPICS: Final = frozenset(
     }
 )
 
+SEND_REFUSED_TOPICS: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""Topics that a broker takes no messages for: it writes them itself."""
+
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -45,6 +57,11 @@ def validate_group(name: str) -> str:
 def is_system_topic(name: str) -> bool:
     """Whether `name` belongs to the store itself: clients neither create nor list it."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+
+
+def is_send_refused(name: str) -> bool:
+    """Whether only the store itself writes messages of this topic."""
+    return name in SEND_REFUSED_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
 def _validate(kind: str, name: str, most: int) -> str:

@@ -39,7 +39,7 @@ from rocketflow_store.message import (
     TRANSIENT_PROPERTY_PREFIX,
     Message,
 )
-from rocketflow_store.message_encoder import MessageEncoder, check_topic, timer_out_ms
+from rocketflow_store.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
 from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class BatchEncoder:
         self._scalar = MessageEncoder(config)
         self._store_host = encode_host(config.store_host)
         if default_topic is not None:
-            check_topic(default_topic)
+            check_send_topic(default_topic)
 
     # -- checks
 
@@ -195,7 +195,7 @@ class BatchEncoder:
             raise _rejected("no topic: give a column or the option `topic`", first + row)
         for topic in pc.unique(topics).to_pylist():
             try:
-                check_topic(topic)
+                check_send_topic(topic)
             except MessageRejectedError as error:
                 row = int(np.flatnonzero(np.array([one == topic for one in topics.to_pylist()]))[0])
                 raise MessageRejectedError(error.status, error.why, first + row) from error
@@ -405,7 +405,13 @@ class _Columns:
         if column is None:
             return None
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            return pc.binary_join(column.cast(pa.list_(pa.string())), _text_scalar(" ")).cast(pa.string())
+            lists = column.cast(pa.list_(pa.string()))
+            if lists.flatten().null_count:  # one null would make the whole row's keys null
+                lists = pa.array(
+                    [None if row is None else [key for key in row if key is not None] for row in lists.to_pylist()],
+                    type=lists.type,
+                )
+            return pc.binary_join(lists, _text_scalar(" ")).cast(pa.string())
         return column.cast(pa.string())
 
     def topics(self) -> pa.Array:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
+from rocketflow.spark.sink import make_stream_writer
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.sink_commit import last_commit
+from rocketflow_store.sink_commit import ReplayMismatchError, last_commit
 from rocketflow_store.verify import verify_store
 
 if TYPE_CHECKING:
@@ -227,3 +229,57 @@ def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
     said = failed.stdout + failed.stderr  # spark-submit sends a job's stderr to its own stdout
     assert "missing: does not exist" in said
     assert "Traceback" not in said
+
+
+def test_a_committed_batch_that_comes_again_empty_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Without a partition no task says whose batch it is: the checkpoint does."""
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    put(path, ["a", "b", "c"])
+    query = run(source(spark, path).select("body"), path, checkpoint)
+    options = {"path": str(path), "topic": "out", "checkpointLocation": str(checkpoint)}
+    with StoreReader(path) as reader:
+        last = last_commit(reader, query.id)
+        assert last is not None
+    writer = make_stream_writer(options, StructType.fromDDL("body binary"), overwrite=False)
+    with pytest.raises(ReplayMismatchError, match="committed with 3 rows"):
+        writer.commit([], last.batch_id)
+    writer.commit([], last.batch_id + 1)
+    assert bodies(path) == Counter(["a", "b", "c"])
+
+
+def test_keys_of_an_array_with_nulls_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    rows = spark.sql(
+        "SELECT * FROM VALUES ('x', array('k1', CAST(NULL AS string), 'k2')), ('y', array()), ('z', NULL) "
+        "AS t(body, keys)"
+    )
+    rows.write.format("rocketflow").option("path", str(path)).option("topic", "out").mode("append").save()
+    with StoreReader(path) as reader:
+        assert [one.body for one in reader.query_message("out", "k1")] == [b"x"]
+        assert [one.body for one in reader.query_message("out", "k2")] == [b"x"]
+    assert bodies(path) == Counter(["x", "y", "z"])
+
+
+def test_paths_that_cannot_be_written_are_named_and_left_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(3).selectExpr("cast(id AS string) AS body")
+    a_file = tmp_path / "file"
+    a_file.write_text("text")
+    other = tmp_path / "other"
+    (other / "docs").mkdir(parents=True)
+    for path, why in ((a_file, "is a file|directory"), (other, "holds no commitlog")):
+        with pytest.raises(Exception, match=why):
+            rows.write.format("rocketflow").option("path", str(path)).option("topic", "out").mode("append").save()
+    assert a_file.read_text() == "text"
+    assert sorted(one.name for one in other.rglob("*")) == ["docs"]
+
+
+def test_a_failed_batch_leaves_no_staged_part(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path):
+        pass
+    rows = spark.range(0, 40_000, 1, 2).selectExpr(
+        "CASE WHEN id = 39999 THEN NULL ELSE cast(repeat('x', 200) AS binary) END AS body"
+    )
+    with pytest.raises(Exception, match="the body is null"):
+        rows.write.format("rocketflow").option("path", str(path)).option("topic", "out").mode("append").save()
+    assert [one for one in (path / "rocketflow" / "staging").rglob("*p[0-9]*") if one.is_file()] == []

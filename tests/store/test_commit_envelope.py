@@ -1,0 +1,44 @@
+"""Envelopes that are none: nobody may make the store forget rows or think a batch committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreReader
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
+from rocketflow_store.message_store import commit_record_fields
+from rocketflow_store.sink_commit import last_commit
+
+
+def forged(begin_offset: int, end_offset: int) -> bytes:
+    return CommitEnvelope("sink", 7, "run", 1, 1, "0" * 16, begin_offset, end_offset, "query").encode()
+
+
+@pytest.mark.parametrize("topic", [COMMIT_TOPIC, "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"])
+def test_a_user_cannot_write_the_stores_own_topics(tmp_path: Path, topic: str) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        result = store.put_message(Message(topic, forged(0, 1 << 40)))
+        assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+        assert store.max_phy_offset == 0
+
+
+def test_a_copied_envelope_neither_commits_nor_cuts(tmp_path: Path) -> None:
+    """As a broker that takes anything would store it: the record is whole, but it is not where it says."""
+    path = tmp_path / "s"
+    store = MessageStore.open(path)
+    store.put_message(Message("t", b"before"))
+    fields = commit_record_fields(store.config, forged(0, 1 << 40), b"TAGS\x01sink\x02KEYS\x01sink\x02", 0)
+    store.put_record(fields)
+    store.put_message(Message("t", b"after"))
+    store.flush()
+    end = store.max_phy_offset
+    store._periodic.stop()
+    store._lock.release()  # as a killed process would leave it: `abort` stays
+    with MessageStore.open(path) as again:
+        assert again.recovery.abort_found
+        assert again.max_phy_offset == end
+        assert again.bounds("t", 0)[1] + again.bounds("t", 1)[1] == 2
+    with StoreReader(path) as reader:
+        assert last_commit(reader, "sink") is None
