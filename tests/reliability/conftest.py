@@ -40,8 +40,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _TALLIES:
-        path = results.write(_TALLIES)
+        tallies = results.merged(_TALLIES)
+        path = results.write(tallies)
         terminalreporter.section("crash tests")
-        for line in results.table(_TALLIES):
+        for line in results.table(tallies):
             terminalreporter.write_line(line)
         terminalreporter.write_line(f"written to {path}")

@@ -44,7 +44,7 @@ class Driver:
                 env=environment(RF_FAULTS=str(self.faults.directory)),
                 start_new_session=True,
             )
-        self._ready = False
+        self._ready = self._closed = False
 
     def run(self, **request: Any) -> Outcome:
         """One query from start to end."""
@@ -73,7 +73,10 @@ class Driver:
         return self._log.read_text("utf-8", "replace")[-3000:]
 
     def close(self) -> None:
-        """End the process and all it started (it has a process group of its own)."""
+        """End the process and all it started (it has a process group of its own); nothing where that was done."""
+        if self._closed:
+            return
+        self._closed = True
         if self._process.stdin is not None:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -47,6 +47,17 @@ class Tally:
         return {**facts, "seconds": round(self.seconds, 1), "full": FULL}
 
 
+def merged(tallies: list[Tally]) -> list[Tally]:
+    """One tally for each row and variant."""
+    found: dict[tuple[str, str], Tally] = {}
+    for one in tallies:
+        into = found.setdefault((one.row, one.variant), Tally(one.row, one.variant, passed=True))
+        for name in ("trials", "hits", "lost", "doubled", "phantom", "seconds"):
+            setattr(into, name, getattr(into, name) + getattr(one, name))
+        into.passed &= one.passed
+    return [found[key] for key in sorted(found)]
+
+
 def write(tallies: list[Tally]) -> Path:
     """All counts of this run as JSON lines; the file before it is replaced."""
     DIRECTORY.mkdir(exist_ok=True)
@@ -57,12 +68,12 @@ def write(tallies: list[Tally]) -> Path:
 
 def table(tallies: list[Tally]) -> list[str]:
     """The counts, for people."""
-    lines = [f"{'row':<22}{'trials':>7}{'hit':>6}{'lost':>6}{'doubled':>9}{'phantom':>9}{'s':>7}  seed"]
-    for one in sorted(tallies, key=lambda one: (one.row, one.variant)):
+    lines = [f"{'row':<26}{'trials':>7}{'hit':>6}{'lost':>6}{'doubled':>9}{'phantom':>9}{'s':>7}  seed"]
+    for one in tallies:
         name = f"{one.row} {one.variant}".strip()
         state = "" if one.passed else "  FAILED"
         lines.append(
-            f"{name:<22}{one.trials:>7}{one.hits:>6}{one.lost:>6}{one.doubled:>9}{one.phantom:>9}"
+            f"{name:<26}{one.trials:>7}{one.hits:>6}{one.lost:>6}{one.doubled:>9}{one.phantom:>9}"
             f"{one.seconds:>7.0f}  {one.seed}{state}"
         )
     return lines

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import StoreReader
+from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from tests.reliability.checker import check_copy, numbers_there
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
 from tests.reliability.results import Tally
 from tests.reliability.trials import seeds
+from tests.reliability.workload import SMALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -38,6 +39,8 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
         kept, target = copying.directory / "kept", copying.directory / "target"
         shutil.copytree(copying.store, kept)
         copying.put(range(FIRST - CUT, FIRST))
+        with MessageStore.open(target, StoreConfig(**SMALL)):  # type: ignore[arg-type]
+            pass
         source, sink = {"maxOffsetsPerTrigger": "170"}, {"path": str(target)}
         first = copying.run(2, source=source, sink=sink)
         assert first.ok, (context, first.error)
@@ -50,15 +53,13 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
         for part in ("data loss: topic in queue", "next offset was", "the queue now holds [0, "):
             assert part in refused.error, (context, refused.error)
         counts.trial(check_copy(target, range(FIRST)), context)
-        now = ends(copying.store)
-        resumed = {queue: min(read_to[queue], now.get(queue, 0)) for queue in read_to}
         copying.put(range(2000, 2000 + BATCH_ROWS))
         going_on = copying.run(2, source={**source, "failOnDataLoss": "false"}, sink=sink)
         assert going_on.ok, (context, going_on.error)
-        there = numbers_there(copying.store, "in")
-        # With the new rows a queue may have grown past where it was read to; what it holds there is read.
+        # A queue goes on where it was read to; one that ends before that by now, at its end.
         grown = ends(copying.store)
-        resumed = {queue: min(read_to[queue], grown[queue]) for queue in resumed}
+        resumed = {queue: min(offset, grown[queue]) for queue, offset in read_to.items()}
+        there = numbers_there(copying.store, "in")
         wanted = {number for (queue, offset), number in there.items() if offset >= resumed[queue]}
         verdict = check_copy(target, {*range(FIRST), *wanted})
         assert verdict.clean, (context, verdict)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,17 +47,27 @@ def test_a_batch_that_spark_forgot(driver: Driver, tmp_path: Path, tally: Callab
     assert counts.hits == counts.trials
 
 
+def drivers_to_kill(directory: Path, trials: range) -> Iterator[tuple[int, Driver]]:
+    """A driver for each seed, the next one starting while the one before is used."""
+    with contextlib.ExitStack() as after:
+        made = [after.enter_context(Driver(directory / f"d{trials[0]}"))]
+        for seed in trials:
+            if seed + 1 in trials:
+                made.append(after.enter_context(Driver(directory / f"d{seed + 1}")))
+            with made.pop(0) as driver:
+                yield seed, driver
+
+
 def test_the_driver_killed_behind_the_durable_point(
     driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
     """P01 b: the commit kills the JVM that called it; another driver goes on."""
     counts = tally("P01", "b")
-    for seed in seeds(2, 10):
+    for seed, killed in drivers_to_kill(tmp_path, seeds(2, 10)):
         rng = random.Random(seed)
         copying, batch_id = started(driver, tmp_path / "c", rng)
-        with Driver(tmp_path / f"killed{seed}") as killed:
-            killed.faults.plan("commit-after", batch_id, jvm=True)
-            first = copying.run(rng.randint(1, 7), driver=killed)
+        killed.faults.plan("commit-after", batch_id, jvm=True)
+        first = copying.run(rng.randint(1, 7), driver=killed)
         second = copying.run(rng.randint(1, 7))
         assert second.ok, (seed, second.error)
         replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]

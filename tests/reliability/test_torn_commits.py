@@ -1,9 +1,10 @@
-"""Row S05: the last sink commit torn at a byte; all of it is there afterwards, or nothing."""
+"""Row S05: the last sink commit torn at a byte is there wholly or not at all; the last batch, up to some record."""
 
 from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,29 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.sink_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.staged_part import batch_directory, stage
 from rocketflow_store.verify import verify_store
+from tests.reliability.checker import Place, check
+from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, SEED
+from tests.reliability.workload import body
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=50, max_index_num=200
 )
+
+
+def log_bytes(store: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in sorted((store / "commitlog").iterdir()))
+
+
+def tear(old: Path, image: Path, log: bytes, *, foreign: bool) -> None:
+    """The old store with this log, after an unclean stop of another writer or with what ours leaves."""
+    shutil.rmtree(image, ignore_errors=True)
+    shutil.copytree(old, image)
+    size = CONFIG.mapped_file_size_commit_log
+    for base in range(0, len(log), size):
+        (image / "commitlog" / f"{base:020d}").write_bytes(log[base : base + size])
+    if foreign:
+        (image / "abort").write_text("1")
 
 
 def commit(path: Path, batch_id: int, rows: int) -> int:
@@ -31,31 +50,24 @@ def commit(path: Path, batch_id: int, rows: int) -> int:
         return commit_batch(store, SinkBatch("q", "q", batch_id, "run", 1, [part])).begin_offset
 
 
-@pytest.mark.parametrize("seen_by", ["our writer", "another writer"])
-def test_a_torn_commit_is_there_wholly_or_not_at_all(tmp_path: Path, seen_by: str) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_torn_commit_is_there_wholly_or_not_at_all(
+    tmp_path: Path, foreign: bool, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("S05", f"commit, {'foreign' if foreign else 'own'} writer")
+    old, new, image = tmp_path / "old", tmp_path / "new", tmp_path / "image"
     commit(old, 0, 20)
     shutil.copytree(old, new)
     begin = commit(new, 1, 60)
-    before = b"".join(one.read_bytes() for one in sorted((old / "commitlog").iterdir()))
-    after = b"".join(one.read_bytes() for one in sorted((new / "commitlog").iterdir()))
+    after = log_bytes(new)
+    before = log_bytes(old).ljust(len(after), b"\0")
     with StoreReader(new) as reader:
         end = reader.max_phy_offset
-    before = before.ljust(len(after), b"\0")
     rng = random.Random(SEED)
     sample = range(begin, end) if FULL else rng.sample(range(begin, end), 40)
-    cuts = sorted({begin, begin + 1, end - 1, end, *sample})
     outcomes = set()
-    for cut in cuts:
-        image = tmp_path / "image"
-        shutil.rmtree(image, ignore_errors=True)
-        shutil.copytree(old, image)
-        torn = after[:cut] + before[cut:]
-        size = CONFIG.mapped_file_size_commit_log
-        for base in range(0, len(torn), size):
-            (image / "commitlog" / f"{base:020d}").write_bytes(torn[base : base + size])
-        if seen_by == "another writer":
-            (image / "abort").write_text("1")
+    for cut in sorted({begin, begin + 1, end - 1, end, *sample}):
+        tear(old, image, after[:cut] + before[cut:], foreign=foreign)
         with MessageStore.open(image) as store:
             rows = sum(store.max_offset("out", queue) for queue in store.queues("out"))
             last = last_commit(store, "q")
@@ -64,4 +76,33 @@ def test_a_torn_commit_is_there_wholly_or_not_at_all(tmp_path: Path, seen_by: st
             outcomes.add(last.batch_id)
             assert store.put_message(Message("out", b"next", queue_id=0)).stored
         assert verify_store(image).findings == [], (cut, SEED)
+        counts.trial(None, f"seed {SEED}, byte {cut - begin}")
     assert outcomes == {0, 1}
+
+
+def test_a_torn_batch_is_there_up_to_some_record(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """A batch that was not acknowledged: a prefix of it, never a hole; all before it stays."""
+    counts = tally("S05", "batch")
+    old, new, image = tmp_path / "old", tmp_path / "new", tmp_path / "image"
+    with MessageStore.open(old, CONFIG) as store:
+        store.put_messages([Message("t", body(number), queue_id=0) for number in range(20)])
+    shutil.copytree(old, new)
+    with MessageStore.open(new, CONFIG) as store:
+        begin = store.max_phy_offset
+        rows = pa.RecordBatch.from_pydict({"body": [body(number) for number in range(20, 50)]})
+        store.append_batch(rows.append_column("queueId", pa.array([0] * 30, pa.int32())), "t")
+        end = store.max_phy_offset
+    after = log_bytes(new)
+    before = log_bytes(old).ljust(len(after), b"\0")
+    acked: dict[int, Place] = {number: (0, number) for number in range(20)}
+    rng = random.Random(SEED)
+    lengths = set()
+    for cut in range(begin, end) if FULL else sorted({begin, end, *rng.sample(range(begin, end), 80)}):
+        tear(old, image, after[:cut] + before[cut:], foreign=True)
+        with MessageStore.open(image) as store:
+            length = store.max_offset("t", 0)
+            lengths.add(length)
+            assert store.put_message(Message("t", body(50), queue_id=0)).queue_offset == length
+        here = {**acked, **{number: (0, number) for number in range(20, length)}, 50: (0, length)}
+        counts.trial(check(image, here, set(here)), f"seed {SEED}, byte {cut - begin}")
+    assert {20, 49} <= lengths if FULL else len(lengths) > 15

@@ -190,27 +190,6 @@ def test_unclean_stop_is_recovered_with_everything_that_was_written(tmp_path: Pa
     assert verify_store(path).findings == []
 
 
-def test_a_torn_tail_is_cut_at_its_record_and_never_comes_back(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with MessageStore.open(path, SMALL) as store:
-        results = store.put_messages([Message("t", b"x" * 100, queue_id=0) for _ in range(20)])
-    last = results[-1].physical_offset
-    log = path / "commitlog" / f"{0:020d}"
-    whole = log.read_bytes()
-    end = last + int.from_bytes(whole[last : last + 4], "big")
-    body_end = last + 88 + 100
-    for cut in range(last, body_end):
-        log.write_bytes(whole[:cut] + bytes(len(whole) - cut))
-        (path / "abort").write_text("1")
-        with MessageStore.open(path) as store:
-            assert store.max_offset("t", 0) == 19, cut
-            assert store.max_phy_offset == last
-    assert end > body_end
-    with MessageStore.open(path) as store:
-        assert store.put_message(Message("t", b"new", queue_id=0)).queue_offset == 19
-    assert all_bodies(path, "t")[-1] == b"new"
-
-
 def test_store_time_never_falls(tmp_path: Path) -> None:
     clock = ManualClock(5000)
     with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
