@@ -82,8 +82,8 @@ class ChunkPlacer:
 class ChunkWriter:
     """Patches a placed chunk's bytes and writes them."""
 
-    def __init__(self, commit_log: CommitLog, store_timestamp_ms: int, *, property_crc: bool) -> None:
-        self._commit_log, self._store_timestamp_ms, self._property_crc = commit_log, store_timestamp_ms, property_crc
+    def __init__(self, commit_log: CommitLog, store_timestamp_ms: int) -> None:
+        self._commit_log, self._store_timestamp_ms = commit_log, store_timestamp_ms
 
     def write(self, placed: PlacedChunk) -> int:
         """Bytes written."""
@@ -95,7 +95,7 @@ class ChunkWriter:
             placed.phy_offsets,
             placed.queue_offsets,
             self._store_timestamp_ms,
-            property_crc=self._property_crc,
+            property_crc=placed.chunk.property_crc,
         )
         self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
         return int(placed.sizes.sum())

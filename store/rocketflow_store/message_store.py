@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections import deque
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -319,6 +320,8 @@ class MessageStore:
             except MessageRejectedError as error:
                 return _refused(message.topic, error.status, error.why)
             except (StoreFencedError, StoreFullError) as error:
+                if isinstance(error, StoreFencedError):
+                    self._flush.fence = error
                 return _refused(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))
 
     def _append_fields(self, fields: RecordFields, properties: dict[str, str], now_ms: int) -> PutMessageResult:
@@ -449,21 +452,18 @@ class MessageStore:
             self._flush.check()
             begin, now_ms = self._commit_log.wrote_offset, self._tick()
             placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
-            try:
+            with self._taken_back_on_error(begin):
                 size = record_size(envelope(0, 0), self.config.enabled_append_prop_crc)
                 phy_offset = placer.reserve(size)
                 placed = []
                 with ParallelWriter(
-                    self._chunk_writer(now_ms), (lambda: self._flush.flush_early(begin)) if sync else None
+                    ChunkWriter(self._commit_log, now_ms), (lambda: self._flush.flush_early(begin)) if sync else None
                 ) as writer:
                     for chunk in chunks:
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
                         self._dispatcher.prepare(placed[-1].rows)
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
-            except BaseException:
-                self._commit_log.undo(begin)
-                raise
             placer.pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
             # no row may be seen before all of them are: every part is confirmed by the end of the last
             self._publish(placer, [(placer.end, head), *((placer.end, one.rows) for one in placed)])
@@ -483,17 +483,22 @@ class MessageStore:
         """Place, write and publish one chunk."""
         begin, now_ms = self._commit_log.wrote_offset, self._tick()
         placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
-        try:
+        with self._taken_back_on_error(begin):
             placed = placer.place(chunk)
-            self._chunk_writer(now_ms).write(placed)
-        except BaseException:
-            self._commit_log.undo(begin)
-            raise
+            ChunkWriter(self._commit_log, now_ms).write(placed)
         self._publish(placer, [(placed.end, placed.rows)])
         return placed
 
-    def _chunk_writer(self, now_ms: int) -> ChunkWriter:
-        return ChunkWriter(self._commit_log, now_ms, property_crc=self.config.enabled_append_prop_crc)
+    @contextmanager
+    def _taken_back_on_error(self, begin: int) -> Iterator[None]:
+        """What was written behind `begin` goes where the block fails; a failed sync fences the store."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, StoreFencedError):
+                self._flush.fence = error
+            self._commit_log.undo(begin)
+            raise
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, DispatchRow | DispatchRows]]) -> None:
         self._offsets.advance_all(placer.pending)

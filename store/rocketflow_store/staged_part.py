@@ -54,6 +54,7 @@ class StagedPart:
     topics: tuple[str, ...]
     path: str | None = None
     inline: bytes | None = None
+    property_crc: bool = False
 
     def discard(self) -> None:
         """Delete the file, if there is one and it is still there."""
@@ -133,13 +134,14 @@ class _Spill(io.RawIOBase):
 def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:
     """Write a task's chunks as one part; `name` should tell partition and attempt (it is made unique here)."""
     spill = _Spill(directory, f"{name}-{uuid.uuid4().hex[:12]}", inline_bytes)
-    rows, digest = 0, 0
+    rows, digest, property_crc = 0, 0, False
     topics: dict[str, int] = {}
     try:
         with pa.ipc.new_stream(pa.PythonFile(spill, "w"), _SCHEMA) as stream:
             for chunk in chunks:
                 assert chunk.row_hashes is not None
                 rows += len(chunk.sizes)
+                property_crc = chunk.property_crc
                 digest = (digest + int(chunk.row_hashes.sum(dtype=np.uint64))) & 0xFFFFFFFFFFFFFFFF
                 codes = np.array([topics.setdefault(topic, len(topics)) for topic in chunk.topics], np.int32)
                 stream.write_batch(_to_batch(chunk, codes[chunk.topic_codes]))
@@ -148,7 +150,7 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
         raise
     size, crc = spill.size, spill.crc
     path, inline = spill.finish()
-    return StagedPart(rows, size, crc, digest, tuple(topics), path, inline)
+    return StagedPart(rows, size, crc, digest, tuple(topics), path, inline, property_crc)
 
 
 def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
@@ -201,4 +203,5 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             uniq_keys=batch.column(6),
             delay_levels=levels if (levels > 0).any() else None,
             delay_levels_ms=delay_levels_ms,
+            property_crc=part.property_crc,
         )

@@ -77,7 +77,8 @@ class EncodedChunk:
     """Encoded records without a place: record i is `data[starts[i] : starts[i] + sizes[i]]`.
 
     `topics[topic_codes[i]]` is the topic it is stored under, `delay_levels` are > 0 on the schedule topic. `row_hashes`
-    (uint64, or None when not asked for) depend on what the row says alone.
+    (uint64, or None when not asked for) depend on what the row says alone. With `property_crc` every record ends with
+    20 bytes of room for its property CRC.
     """
 
     data: pa.Buffer
@@ -92,6 +93,7 @@ class EncodedChunk:
     delay_levels: npt.NDArray[np.int32] | None = None
     delay_levels_ms: Sequence[int] = ()
     row_hashes: npt.NDArray[np.uint64] | None = None
+    property_crc: bool = False
 
     def writable(self) -> npt.NDArray[np.uint8]:
         """The bytes, to be patched."""
@@ -269,6 +271,7 @@ class BatchEncoder:
             delay_levels=levels,
             delay_levels_ms=self._config.delay_levels_ms,
             row_hashes=hashes,
+            property_crc=reserved > 0,
         )
 
     def _heads(

@@ -1,0 +1,112 @@
+"""Commits of staged parts: written by several threads, synced early, and still all of it or none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader, chunk_append
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.errors import CorruptRecordError, StoreFencedError
+from rocketflow_store.files import os_files
+from rocketflow_store.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.staged_part import StagedPart, stage
+from rocketflow_store.verify import verify_store
+
+SMALL = {
+    "mapped_file_size_commit_log": 256 << 10,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 5_000,
+    "max_index_num": 20_000,
+    "flush_disk_type": FlushDiskType.SYNC_FLUSH,
+}
+
+
+def part(directory: Path, first: int, count: int, encoder_config: StoreConfig) -> StagedPart:
+    names = [f"m{number}" for number in range(first, first + count)]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([name.encode().ljust(300, b".") for name in names], pa.binary()), pa.array(names)],
+        names=["body", "keys"],
+    )
+    encoder = BatchEncoder(encoder_config, lambda _: 4, default_topic="t", row_hashes=True)
+    return stage(encoder.encode(rows, 1_700_000_000_000, {}), directory, f"p{first}", inline_bytes=1000)
+
+
+def batch(parts: list[StagedPart], batch_id: int = 0) -> SinkBatch:
+    return SinkBatch("sink", "sink", batch_id, "run", 1, parts)
+
+
+def keys(path: Path) -> Counter[str]:
+    with StoreReader(path) as reader:
+        return Counter(
+            key
+            for queue in reader.queues("t")
+            for rows in reader.read("t", queue, *reader.bounds("t", queue), columns=["keys"])
+            for key in rows.column(0).to_pylist()
+        )
+
+
+@pytest.mark.parametrize("store_crc", [False, True])
+@pytest.mark.parametrize("part_crc", [False, True])
+def test_parts_and_stores_with_and_without_property_crc(
+    tmp_path: Path, store_crc: bool, part_crc: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_append, "_SYNC_EVERY_BYTES", 1)
+    path = tmp_path / "s"
+    encoder_config = StoreConfig(enabled_append_prop_crc=part_crc)
+    with MessageStore.open(path, StoreConfig(**SMALL, enabled_append_prop_crc=store_crc)) as store:
+        for number in range(2):
+            parts = [part(tmp_path / "staging", 4000 * number + first, 2000, encoder_config) for first in (0, 2000)]
+            assert commit_batch(store, batch(parts, number)).rows == 4000
+    assert keys(path) == Counter(f"m{number}" for number in range(8000))
+    assert len(list((path / "commitlog").iterdir())) > 10
+    assert verify_store(path).findings == []
+
+
+def test_a_damaged_part_takes_everything_back(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    parts = [part(tmp_path / "staging", first, 3000, StoreConfig()) for first in (0, 3000)]
+    assert parts[1].path is not None
+    raw = bytearray(Path(parts[1].path).read_bytes())
+    raw[len(raw) // 2] ^= 1
+    Path(parts[1].path).write_bytes(raw)
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:
+        with pytest.raises(CorruptRecordError, match="not what the task wrote"):
+            commit_batch(store, batch(parts))
+        assert store.max_phy_offset == 0
+        again = [part(tmp_path / "staging", first, 3000, StoreConfig()) for first in (0, 3000)]
+        commit_batch(store, batch(again))
+    assert keys(path) == Counter(f"m{number}" for number in range(6000))
+    assert verify_store(path).findings == []
+
+
+def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that failed once may say yes the next time: what it was asked for is not believed any more."""
+    monkeypatch.setattr(chunk_append, "_SYNC_EVERY_BYTES", 1)
+    path = tmp_path / "s"
+    parts = [part(tmp_path / "staging", 0, 3000, StoreConfig())]
+    store = MessageStore.open(path, StoreConfig(**SMALL))
+    real, failures = os_files.sync_file, []
+
+    def failing(fd: int, where: object) -> None:
+        if "commitlog" in str(where) and "allocating" not in str(where) and not failures:
+            failures.append(where)
+            raise StoreFencedError(where, "Input/output error")
+        real(fd, where)
+
+    monkeypatch.setattr(os_files, "sync_file", failing)
+    with pytest.raises(StoreFencedError):
+        commit_batch(store, batch(parts))
+    assert failures
+    with pytest.raises(StoreFencedError):
+        commit_batch(store, batch(parts))
+    monkeypatch.undo()
+    store.close()
+    assert keys(path) == Counter()
+    with MessageStore.open(path, StoreConfig(**SMALL)) as again:
+        commit_batch(again, batch([part(tmp_path / "staging", 0, 3000, StoreConfig())]))
+    assert keys(path) == Counter(f"m{number}" for number in range(3000))
+    assert verify_store(path).findings == []
