@@ -173,15 +173,26 @@ def find(
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
             message = reader.look_message_by_offset(offset)
             found = [message] if message is not None else []
-        if (key is not None or uniq_key is not None) and not reader.index_complete:
-            if as_json:
-                print(json.dumps({"indexComplete": False}), file=sys.stderr)
-            else:
-                print("note: the index does not cover the whole log; messages may be missing", file=sys.stderr)
+        if key is not None or uniq_key is not None:
+            _warn_of_index(reader, as_json)
         _show(iter(found[:most]), body, as_json, None)
         if not found:
             print("error: no such message", file=sys.stderr)
             raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
+    """Say on stderr where the index does not name the keys of the whole log."""
+    covered = reader.index_coverage()
+    if covered.complete:
+        return
+    begin, end = covered.begin_phy_offset, covered.end_phy_offset
+    if as_json:
+        print(json.dumps({"indexComplete": False, "indexedFrom": begin, "indexedTo": end}), file=sys.stderr)
+        return
+    what = f"only records at physical offsets {begin} to {end}" if begin < end else "no record"
+    log = f"{reader.min_phy_offset} to {reader.max_phy_offset}"
+    print(f"note: the index is sure to cover {what} of {log}; messages may be missing", file=sys.stderr)
 
 
 def _offset_of(msg_id: str) -> int:

@@ -6,7 +6,6 @@ keeps its modules from task to task.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -157,15 +156,12 @@ class SourceStores:
     def index_coverage(self, store: str) -> tuple[int, int] | None:
         """Physical range [start, end) that the key index speaks for; None where it cannot be relied on."""
         reader = self.reader(store)
-        reader.index.refresh()
-        files = reader.index.files
-        if not files or not reader.index_complete:
+        if reader.state != "clean":
             return None
-        first, last = files[0].reload(), files[-1].reload()
-        for older, newer in itertools.pairwise(files):
-            if older.reload().end_phy_offset != newer.reload().begin_phy_offset:
-                return None
-        return first.begin_phy_offset, last.end_phy_offset
+        covered = reader.index_coverage()
+        if covered.begin_phy_offset >= covered.end_phy_offset:
+            return None
+        return covered.begin_phy_offset, covered.end_phy_offset
 
     def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]]:
         """(queue id, queue offset) of at most `max_count` messages of a topic that the index names for a key."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC, decode_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from rocketflow_store.mapped_file import MappedFile
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from rocketflow_store.message import MessageExt
 
     Units = npt.NDArray[np.void]
+
+
+_RUN_RECORDS: Final = 1024
 
 
 class CommitLogView:
@@ -121,3 +126,29 @@ class CommitLogView:
                 offset = mapped.end_offset
             elif scan.stop is not ScanStop.LIMIT:
                 return offset
+
+    def first_where(
+        self, start: int, stop: int, wanted: Callable[[RecordColumns], npt.NDArray[np.bool_]]
+    ) -> int | None:
+        """Physical offset of the first record of [start, stop) for which `wanted` holds; `start` is a record boundary.
+
+        Where a record should be and cannot be read, that place is the answer: nothing is known of what was there.
+        """
+        offset = start
+        while offset < stop:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return offset
+            begin = mapped.file_from_offset
+            scan = scan_records(mapped.buffer, offset - begin, min(stop - begin, mapped.file_size), _RUN_RECORDS)
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                sound = min(records.faults, default=records.count)
+                rows = np.flatnonzero(wanted(records.keep(np.arange(sound)) if records.faults else records))
+                if len(rows) or records.faults:
+                    return begin + int(scan.positions[rows[0] if len(rows) else sound])
+            following = mapped.end_offset if scan.stop is ScanStop.BLANK else begin + scan.end
+            if following == offset:
+                return offset
+            offset = following
+        return None

@@ -16,6 +16,7 @@ from rocketflow_store.confirm import read_confirm
 from rocketflow_store.errors import NotAStoreError
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.index_service import IndexService
 from rocketflow_store.log_view import CommitLogView
 from rocketflow_store.mapped_file_queue import MappedFileQueue
@@ -232,13 +233,18 @@ class StoreReader:
         self._known_end = self._log.end_from(start)
         return self._known_end
 
+    def index_coverage(self) -> IndexCoverage:
+        """The part of the log in which the index names every key; none of it after an unclean stop."""
+        floor, end = self.min_phy_offset, self.max_phy_offset
+        if floor < end and self.state == "unclean":  # the system may have kept any of the index's pages
+            return IndexCoverage(floor, floor, complete=False)
+        self.index.refresh()
+        return index_coverage(self.index.files, self._log, end)
+
     @property
     def index_complete(self) -> bool:
-        """Whether the index knows every record of the log (up to records that have no keys at the end)."""
-        first = self.index.files[0] if self.index.files else None
-        if first is None:
-            return self.max_phy_offset == self.min_phy_offset
-        return not self.paths.abort.exists()
+        """Whether the index names every key of every record in the log."""
+        return self.index_coverage().complete
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
         """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
