@@ -12,35 +12,55 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from tests.bench.apache_store import VERSION, ApacheAppends
 from tests.bench.data import rows
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, ratio
+from tests.maven import JarsNotFetchedError
 
 RUNS = 3
 
 
 def run(scale: float) -> Iterator[Figure]:
+    try:
+        apache: ApacheAppends | None = ApacheAppends()
+    except JarsNotFetchedError as error:
+        apache = None
+        print(f"without Apache's store: {error}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
         path = Path(home) / "s"
         for size, count in ((200, int(500_000 * scale)), (1024, int(250_000 * scale))):
-            yield from _appends(path, size, count)
+            yield from _appends(path, size, count, apache)
             yield from _decode(path, size)
         yield from _puts(path, int(20_000 * scale))
         yield from _opens(path)
     yield from _imports()
 
 
-def _appends(path: Path, size: int, count: int) -> Iterator[Figure]:
+def _appends(path: Path, size: int, count: int, apache: ApacheAppends | None) -> Iterator[Figure]:
+    """Ours with and without index, and Apache's store with 1 and 4 threads, in turn."""
     batch = rows(count, size)
-    for label, indexed in ((", without index", False), (", 2 index keys", True)):
-        runs = []
-        for _ in range(RUNS):
+    runs: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        for label, indexed in (("without index", False), ("2 index keys", True)):
             shutil.rmtree(path, ignore_errors=True)
             with MessageStore.open(path, StoreConfig(message_index_enable=indexed)) as store:
                 store.append_batch(batch.slice(0, 2048), topic="t")
                 began = time.perf_counter()
                 store.append_batch(batch, topic="t")
-                runs.append(count / (time.perf_counter() - began) / 1e6)
-        yield Figure(f"append_batch {size} B ASYNC_FLUSH{label}", "M msg/s", tuple(runs))
+                seconds = time.perf_counter() - began
+            runs.setdefault(label, []).append(count / seconds / 1e6)
+        if apache is not None:
+            for threads in (1, 4):
+                rate = apache.rate(threads, count, size)
+                runs.setdefault(f"Apache {VERSION} until dispatched, {threads} threads", []).append(rate)
+    figures = {
+        label: Figure(f"append_batch {size} B ASYNC_FLUSH, {label}", "M msg/s", tuple(found))
+        for label, found in runs.items()
+    }
+    yield from figures.values()
+    for label, figure in figures.items():
+        if label.startswith("Apache"):
+            yield ratio(figures["2 index keys"], figure)
 
 
 def _decode(path: Path, size: int) -> Iterator[Figure]:
