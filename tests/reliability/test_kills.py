@@ -87,16 +87,16 @@ def test_killed_at_a_disk_call(tmp_path: Path, flush: str, tally: Callable[..., 
 
 def killed(rng: random.Random, workload: list[str]) -> str:
     """The output of a writer killed at a random time since its start, or behind a random acknowledgement."""
-    child = subprocess.Popen(workload, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
-    assert child.stdout is not None
-    output = ""
-    if rng.random() < 0.5:
-        time.sleep(rng.uniform(0.1, 0.8 if FULL else 0.5))
-    else:
-        for _ in range(rng.randrange(1, 250)):
-            output += child.stdout.readline()
-    child.kill()
-    return output + child.communicate()[0]
+    with subprocess.Popen(workload, stdout=subprocess.PIPE, text=True, env=environment()) as child:
+        assert child.stdout is not None
+        output = ""
+        if rng.random() < 0.5:
+            time.sleep(rng.uniform(0.1, 0.8 if FULL else 0.35))
+        else:
+            for _ in range(rng.randrange(1, 250)):
+                output += child.stdout.readline()
+        child.kill()
+        return output + child.stdout.read()
 
 
 def test_killed_at_a_random_time_again_and_again(tmp_path: Path, tally: Callable[..., Tally]) -> None:
