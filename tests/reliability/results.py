@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.reliability.checker import Verdict
 from tests.reliability.trials import FULL, SEED
@@ -40,7 +41,7 @@ class Tally:
             self.phantom += len(verdict.phantom)
             assert verdict.clean, f"{self.row} {self.variant}, {context}: {verdict}"
 
-    def line(self) -> dict[str, object]:
+    def line(self) -> dict[str, Any]:
         """For JSON."""
         facts = asdict(self)
         del facts["began"]
@@ -59,10 +60,16 @@ def merged(tallies: list[Tally]) -> list[Tally]:
 
 
 def write(tallies: list[Tally]) -> Path:
-    """All counts of this run as JSON lines; the file before it is replaced."""
+    """The counts as JSON lines; rows that did not run now keep the line of the run before."""
     DIRECTORY.mkdir(exist_ok=True)
     path = DIRECTORY / ("crash-full.jsonl" if FULL else "crash-fast.jsonl")
-    path.write_text("".join(json.dumps(one.line()) + "\n" for one in tallies))
+    try:
+        known = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    except FileNotFoundError:
+        known = []
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    lines = {(one["row"], one["variant"]): one for one in [*known, *({**one.line(), "at": at} for one in tallies)]}
+    path.write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
     return path
 
 
