@@ -70,6 +70,11 @@ class ConsumeQueue:
         """Look for files that another process added or removed."""
         self._queue.refresh()
 
+    def is_replaced(self) -> bool:
+        """Whether the newest file is not the directory's any more."""
+        last = self._queue.last
+        return last is not None and last.is_replaced()
+
     def units(self, start: int, end: int) -> Units:
         """Units of queue offsets [start, end), as far as there are files for them from `start` on."""
         parts: list[bytes] = []

@@ -73,6 +73,19 @@ class StoreLockedError(StoreError):
         self.path, self.holder = str(path), holder
 
 
+class StoreReplacedError(StoreError):
+    """Files of the store were replaced while a range of it was read."""
+
+    retriable = True
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"{path}: files were replaced while they were read (a restore, or a recovery that cut the end); "
+            "read again from a queue offset that you know"
+        )
+        self.path = str(path)
+
+
 class StoreFencedError(StoreError):
     """A sync failed earlier: nothing is acknowledged any more until the store is opened anew."""
 

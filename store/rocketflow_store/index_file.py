@@ -94,6 +94,15 @@ class IndexFile:
             header.index_count,
         )
 
+    def is_replaced(self) -> bool:
+        """Whether the name now belongs to another file."""
+        status = os.fstat(self._fd)
+        try:
+            named = self.path.stat()
+        except OSError:
+            return True
+        return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
+
     def reload(self) -> IndexHeader:
         """Read the header again: another process may write this file."""
         self.header = self._read_header()

@@ -45,6 +45,8 @@ class IndexService:
         for gone in self._files.keys() - set(names):
             self._files.pop(gone).close()
         for name in names:
+            if not self._write and name in self._files and self._files[name].is_replaced():
+                self._files.pop(name).close()
             if name not in self._files:
                 self._open(name)
         self._files = dict(sorted(self._files.items()))

@@ -75,6 +75,8 @@ class MappedFile:
     def buffer(self) -> pa.Buffer:
         """The whole file as a read-only buffer; it follows later writes."""
         if self._buffer is None:
+            if self._fd < 0:
+                raise StoreAccessError(self.path, "was removed, or another file took its place, while it was read")
             try:
                 self._buffer = os_files.map_read_only(self._fd, self.file_size)
             except (OSError, ValueError) as error:
@@ -89,7 +91,25 @@ class MappedFile:
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from `position`, copied; fewer where the file ends."""
-        return os_files.read_at(self._fd, position, size)
+        return os_files.read_at(self._fd, position, size) if self._fd >= 0 else b""
+
+    def is_replaced(self, entry_inode: int | None = None) -> bool:
+        """Whether the name now belongs to another file or to none, or bytes were cut off (and must not be touched).
+
+        `entry_inode` is the inode that the directory names, where it was just read.
+        """
+        if self._fd < 0:
+            return True
+        status = os.fstat(self._fd)
+        if status.st_size < self.file_size:
+            return True
+        if entry_inode == status.st_ino:
+            return False
+        try:  # asked again, since some file systems number directory entries in their own way
+            named = self.path.stat()
+        except OSError:
+            return True
+        return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
 
     def sync(self) -> None:
         """Make everything written so far durable."""
@@ -118,7 +138,7 @@ class MappedFile:
             self._references -= 1
             if self._references == 0:
                 os.close(self._fd)
-                self._buffer = None
+                self._fd, self._buffer = -1, None
 
     def destroy(self) -> None:
         """Delete the file; readers that hold it go on."""

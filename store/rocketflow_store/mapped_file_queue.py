@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 class MappedFileQueue:
     """Adjacent files of `file_size` bytes, in the order of their offsets.
 
-    A read-only queue skips what a live writer may show for a moment (an empty file); a writing one refuses a
-    directory whose files do not fit together.
+    A read-only queue skips what a live writer may show for a moment (an empty file), and takes the new file where one
+    was replaced; a writing one refuses a directory whose files do not fit together.
     """
 
     def __init__(self, directory: Path, file_size: int, *, write: bool, staging: Path | None = None) -> None:
@@ -26,6 +27,8 @@ class MappedFileQueue:
         self._write, self._staging = write, staging
         self._files: dict[int, MappedFile] = {}
         self._order: list[int] = []
+        self.replacements = 0
+        """Rises where files are not those of before: after a restore, or a recovery that cut the end."""
         self._lock = threading.Lock()
         self._look()
 
@@ -35,27 +38,41 @@ class MappedFileQueue:
             self._look()
 
     def _look(self) -> None:
-        found: dict[int, Path] = {}
+        found: dict[int, os.DirEntry[str]] = {}
         try:
-            entries = sorted(self.directory.iterdir())
+            with os.scandir(self.directory) as entries:
+                for entry in entries:
+                    if entry.name.isdigit() and len(entry.name) >= 20:
+                        found[int(entry.name)] = entry
         except FileNotFoundError:
-            entries = []
+            pass
         except OSError as error:
             raise access_error(self.directory, error) from error
-        for path in entries:
-            if path.name.isdigit() and len(path.name) >= 20 and (int(path.name) in self._files or self._usable(path)):
-                found[int(path.name)] = path
         with self._lock:
+            if self._order and self._order[-1] not in found:  # retention takes the oldest, never the newest
+                self.replacements += 1
             for offset in self._files.keys() - found.keys():
                 self._files.pop(offset).release()
-            for offset, path in found.items():
-                if offset not in self._files:
-                    try:
-                        self._files[offset] = MappedFile(path, offset, write=self._write)
-                    except StoreAccessError:
-                        if path.exists():
-                            raise
+            for offset, entry in found.items():
+                self._take(offset, entry)
             self._order = sorted(self._files)
+
+    def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
+        """Have the file that the directory names now."""
+        known = self._files.get(offset)
+        if known is not None:
+            if not known.is_replaced(entry.inode()):
+                return
+            self._files.pop(offset).release()
+            self.replacements += 1
+        path = self.directory / entry.name
+        if not self._usable(path):
+            return
+        try:
+            self._files[offset] = MappedFile(path, offset, write=self._write)
+        except StoreAccessError:
+            if path.exists():
+                raise
 
     def _usable(self, path: Path) -> bool:
         try:

@@ -86,6 +86,9 @@ class FileQueueTable:
         if known is None:
             return 0
         queue = known.queue
+        if not self._write and queue.is_replaced():
+            queue.refresh()
+            known.end, known.low = -1, -1
         if known.end > 0 and queue.units(known.end - 1, known.end).tobytes() != known.last_unit:
             known.end = -1
         if known.end <= 0:
@@ -159,6 +162,13 @@ class FileQueueTable:
         known = self._known.get((topic, queue_id))
         if known is not None:
             known.end, known.low = -1, -1
+
+    def reopen(self) -> None:
+        """Take the files that the directories name now, and every bound anew."""
+        for known in self._known.values():
+            known.queue.refresh()
+        self.forget()
+        self.refresh()
 
     def forget(self) -> None:
         """Take every bound anew at the next look."""

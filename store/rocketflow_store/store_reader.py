@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.confirm import read_confirm
-from rocketflow_store.errors import NotAStoreError
+from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index_coverage import IndexCoverage, index_coverage
@@ -67,7 +67,8 @@ class StoreReader:
             write=False,
         )
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
-        self._known_end = -1
+        self._known_end, self._known_end_for = -1, -1
+        self._replacements = 0
         self._table.refresh()
 
     def __enter__(self) -> Self:
@@ -88,8 +89,16 @@ class StoreReader:
         """Look for files, topics and queues that came or went."""
         if len(self._files) == 0:
             self._fit()
-        self._files.refresh()
+        self._look_at_log()
         self._table.refresh()
+
+    def _look_at_log(self) -> None:
+        """Take the CommitLog files that the directory names now; where some were replaced, everything is taken anew."""
+        self._files.refresh()
+        if self._files.replacements != self._replacements:
+            self._replacements = self._files.replacements
+            self._known_end = -1
+            self._table.reopen()
 
     def _fit(self) -> None:
         """File sizes may be told only now: the store was empty when it was opened."""
@@ -181,15 +190,9 @@ class StoreReader:
     def _bounds(self, topic: str, queue_id: int, confirm_offset: int | None) -> tuple[int, int]:
         if self.find(topic, queue_id) is None:
             return 0, 0
-        self._follow(topic, queue_id)
+        self._look_at_log()  # the newest units may point into a CommitLog file that is not known yet
         end = self._table.end(topic, queue_id, confirm_offset)
         return min(self._table.low(topic, queue_id, end), end), end
-
-    def _follow(self, topic: str, queue_id: int) -> None:
-        """The newest units may point into a CommitLog file that is not known yet."""
-        queue = self._table.find(topic, queue_id)
-        assert queue is not None
-        self._files.refresh()
 
     def _confirm_offset(self) -> int | None:
         confirmed = read_confirm(self.paths)
@@ -215,23 +218,31 @@ class StoreReader:
     @property
     def min_phy_offset(self) -> int:
         """First byte of the log that is still there."""
-        self._files.refresh()
+        self._look_at_log()
         return self._log.min_phy_offset
 
     @property
     def max_phy_offset(self) -> int:
         """Physical offset behind the last record."""
-        self._files.refresh()
+        self._look_at_log()
         if len(self._files) == 0:
             return 0
         confirmed = self._confirm_offset()
         if confirmed is not None:
             return confirmed
-        start = self._known_end
-        if start < self._log.min_phy_offset or self._files.find(start) is None:
+        start, writer = self._known_end, self._writer_mark()
+        cut = writer != self._known_end_for  # a writer that started since may have cut the log
+        if cut or start < self._log.min_phy_offset or self._files.find(start) is None:
             start = max(self._table.max_unit_end(), self._log.min_phy_offset)
-        self._known_end = self._log.end_from(start)
+        self._known_end, self._known_end_for = self._log.end_from(start), writer
         return self._known_end
+
+    def _writer_mark(self) -> int:
+        """Another number for every start and every orderly stop of a writer."""
+        try:
+            return self.paths.abort.stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def index_coverage(self) -> IndexCoverage:
         """The part of the log in which the index names every key; none of it after an unclean stop."""
@@ -261,8 +272,26 @@ class StoreReader:
         max_batch_bytes: int = 2 << 20,
         on_missing: str = "error",
     ) -> Iterator[pa.RecordBatch]:
-        """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
-        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+        """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`.
+
+        Raises StoreReplacedError where files of the store are replaced before the last batch is out.
+        """
+        self._look_at_log()
+        replacements = self._replacements
+        batches = self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+        try:
+            for batch in batches:
+                if self._replacements != replacements:
+                    raise StoreReplacedError(self.path)
+                yield batch
+            self._look_at_log()
+        except StoreError as error:
+            self._look_at_log()
+            if self._replacements != replacements:
+                raise StoreReplacedError(self.path) from error
+            raise
+        if self._replacements != replacements:
+            raise StoreReplacedError(self.path)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
@@ -282,7 +311,7 @@ class StoreReader:
 
     def record_checksum(self, phy_offset: int, size: int) -> int | None:
         """CRC-32 of the whole record of `size` bytes at `phy_offset`, None where no such record is there."""
-        self._files.refresh()
+        self._look_at_log()
         if self._log.record_size_at(phy_offset) != size:
             return None
         mapped = self._files.find(phy_offset)

@@ -331,6 +331,7 @@ class StoreLife(RuleBasedStateMachine):
 
     @invariant()
     def keys_find_the_newest(self) -> None:
+        assert self.reader.index_complete
         for topic in TOPICS:
             for key in (*KEYS, "nobody"):
                 wanted = [
