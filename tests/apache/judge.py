@@ -57,7 +57,7 @@ def fetch_jars(home: Path, what: str) -> None:
     try:
         got = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{what} cannot be fetched: no end in {FETCH_SECONDS:.0f} s")
+        pytest.skip(f"{what} cannot be fetched: no end in {FETCH_SECONDS:g} s")
     if got.returncode != 0:
         pytest.skip(f"{what} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
 
