@@ -7,7 +7,7 @@ offset, topic, lengths and (where the body is asked for) the body's CRC all have
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+
+_HEAD_SIZE: Final = 88
+"""Everything before the body where both hosts are IPv4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,11 @@ class RecordColumns:
             sizes = np.where(inside, sizes, 0)
         self.positions, self.sizes = positions, sizes
         if len(self.octets) < MIN_RECORD_SIZE:
+            self._heads = np.zeros((self.count, _HEAD_SIZE), np.uint8)
             self._fault(np.ones(self.count, bool), "file is too short for a record")
             return
+        # one copy of every head, so that fields are read from the cache and not from all over the file
+        self._heads = windows_at(self.octets, _HEAD_SIZE, positions)
         self._locate(inside)
 
     def _locate(self, inside: Mask) -> None:
@@ -78,16 +85,36 @@ class RecordColumns:
         self.born_v6 = self.sys_flag & BORN_HOST_V6_FLAG != 0
         self.store_v6 = self.sys_flag & STORE_HOST_V6_FLAG != 0
         self.plain_hosts = not (self.born_v6.any() or self.store_v6.any())
-        hosts: Ints | int = 16 if self.plain_hosts else 16 + 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6
+        hosts: Ints | int = 0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6
         ends = self.positions + self.sizes
-        body_length_at = self.positions + 68 + hosts
-        last = len(self.octets) - 4
-        body_sizes = fixed_width_at(self.octets, ">i4", np.minimum(body_length_at, last)).astype(np.int64)
-        self.body_starts = body_length_at + 4
+        body_sizes = self.after_hosts(">i4", 84).astype(np.int64)
+        self.body_starts = self.positions + (_HEAD_SIZE + hosts)
         bad = inside & ((body_sizes < 0) | (self.body_starts + body_sizes > ends - 3))
         body_sizes = np.where(bad | ~inside, 0, body_sizes) if bad.any() or not inside.all() else body_sizes
         self.body_ends = self.body_starts + body_sizes
+        topic_sizes, properties_sizes = self._tails(v2)
+        self.properties_starts = self.topic_ends + 2
+        self.properties_ends = self.properties_starts + np.maximum(properties_sizes, 0)
+        bad |= inside & ((topic_sizes < 0) | (self.topic_ends + 2 > ends) | (self.properties_ends != ends))
+        self._fault(bad, "lengths of the parts do not add up to the record's size")
+
+    def _tails(self, v2: Mask) -> tuple[Ints, Ints]:
+        """(topic sizes, properties sizes), and where the topics are."""
+        last = len(self.octets) - 4
         at = np.minimum(self.body_ends, last)
+        self._topics: npt.NDArray[np.uint8] | None = None
+        if self.count and not v2.any():
+            guess = int(self.octets[at[0]])
+            width = guess + 3
+            if int(at.max()) + width <= len(self.octets):
+                # mostly all topics are as long as the first: one copy of length, name and properties' length
+                tails = windows_at(self.octets, width, at)
+                if bool((tails[:, 0] == guess).all()):
+                    self._topics = tails[:, 1 : 1 + guess]
+                    self.topic_starts = self.body_ends + 1
+                    self.topic_ends = self.topic_starts + guess
+                    sizes = tails[:, 1 + guess].astype(np.int64) << 8 | tails[:, 2 + guess]
+                    return np.full(self.count, guess, np.int64), np.where(sizes >= 1 << 15, sizes - (1 << 16), sizes)
         topic_sizes = self.octets[at].astype(np.int64)
         topic_length_size: Ints | int = 1
         if v2.any():
@@ -95,12 +122,8 @@ class RecordColumns:
             topic_length_size = np.where(v2, 2, 1)
         self.topic_starts = self.body_ends + topic_length_size
         self.topic_ends = self.topic_starts + topic_sizes
-        bad |= inside & ((topic_sizes < 0) | (self.topic_ends + 2 > ends))
-        properties_sizes = fixed_width_at(self.octets, ">i2", np.clip(self.topic_ends, 0, last)).astype(np.int64)
-        self.properties_starts = self.topic_ends + 2
-        self.properties_ends = self.properties_starts + np.maximum(properties_sizes, 0)
-        bad |= inside & (self.properties_ends != ends)
-        self._fault(bad, "lengths of the parts do not add up to the record's size")
+        sizes_at = np.clip(self.topic_ends, 0, last)
+        return topic_sizes, fixed_width_at(self.octets, ">i2", sizes_at).astype(np.int64)
 
     def _fault(self, bad: Mask, why: str) -> None:
         if bad.any():
@@ -108,20 +131,31 @@ class RecordColumns:
                 self.faults.setdefault(row, why)
 
     def field(self, dtype: str, offset: int) -> npt.NDArray[Any]:
-        """A field at a constant distance from each record's first byte."""
-        return fixed_width_at(self.octets, dtype, self.positions + offset)
+        """A field at a constant distance from each record's first byte, the born host or before."""
+        return self._in_heads(dtype, offset)
 
     def after_born_host(self, dtype: str, offset: int) -> npt.NDArray[Any]:
         """A field whose `offset` counts as with an IPv4 born host."""
-        shift: Ints | int = 0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64)
-        return fixed_width_at(self.octets, dtype, self.positions + offset + shift)
+        if self.plain_hosts:
+            return self._in_heads(dtype, offset)
+        return fixed_width_at(self.octets, dtype, self.positions + offset + 12 * self.born_v6.astype(np.int64))
 
     def after_hosts(self, dtype: str, offset: int) -> npt.NDArray[Any]:
         """A field whose `offset` counts as with two IPv4 hosts."""
-        shift: Ints | int = (
-            0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
+        if self.plain_hosts:
+            return self._in_heads(dtype, offset)
+        shift = 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
+        at = np.minimum(self.positions + offset + shift, len(self.octets) - np.dtype(dtype).itemsize)
+        return fixed_width_at(self.octets, dtype, at)
+
+    def _in_heads(self, dtype: str, offset: int) -> npt.NDArray[Any]:
+        wire = np.dtype(dtype)
+        if self.count == 0:
+            return np.zeros(0, wire.newbyteorder("="))
+        view: npt.NDArray[Any] = np.ndarray(
+            (self.count,), wire, buffer=self._heads, offset=offset, strides=(_HEAD_SIZE,)
         )
-        return fixed_width_at(self.octets, dtype, self.positions + offset + shift)
+        return view.astype(wire.newbyteorder("="))
 
     def check_own_offset(self, file_from_offset: int) -> None:
         """The physical offset in each record must be where it stands in a file that begins at `file_from_offset`."""
@@ -134,11 +168,16 @@ class RecordColumns:
             return
         self._fault(self.field(">i4", 12) != identity.queue_id, "queue id is another one")
         self._fault(self.field(">i8", 20) != queue_offsets, "queue offset is another one")
-        name = np.frombuffer(identity.topic.encode(), np.uint8)
-        other = self.topic_ends - self.topic_starts != len(name)
+        self._fault(self._other_topics(identity.topic.encode()), "topic is another one")
+
+    def _other_topics(self, topic: bytes) -> Mask:
+        name = np.frombuffer(topic, np.uint8)
+        if self._topics is not None and self._topics.shape[1] == len(name):
+            return (self._topics != name).any(axis=1)  # type: ignore[no-any-return]
+        other: Mask = self.topic_ends - self.topic_starts != len(name)
         at = np.clip(self.topic_starts, 0, len(self.octets) - len(name))
         other |= (windows_at(self.octets, len(name), at) != name).any(axis=1)
-        self._fault(other, "topic is another one")
+        return other
 
     def bodies(self) -> pa.Array:
         """The stored bodies."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.gather import gather, to_string, windows_at, with_validity
+from rocketflow_store.columnar.gather import fixed_width_at, gather, to_string, windows_at, with_validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,7 +26,10 @@ _SEPARATOR, _NOTHING = pa.Array.from_buffers(pa.binary(), 2, [None, _OFFSETS, pa
 
 @dataclass(frozen=True, slots=True)
 class PropertySegments:
-    """All name/value pairs of a batch of property strings, in row order (positions in the values buffer)."""
+    """All name/value pairs of a batch of property strings, in row order (positions in the values buffer).
+
+    `per_row` is the number of pairs of every row where that is the same for all, else 0.
+    """
 
     values: pa.Buffer
     octets: npt.NDArray[np.uint8]
@@ -35,10 +38,16 @@ class PropertySegments:
     name_starts: npt.NDArray[np.int64]
     name_ends: npt.NDArray[np.int64]
     value_ends: npt.NDArray[np.int64]
+    per_row: int = 0
 
     def column(self, name: str) -> pa.Array:
         """The value of property `name` by row, null where a row has none: a string array."""
         wanted = name.encode()
+        place = self._constant_place(wanted)
+        if place is not None:
+            return to_string(
+                gather(self.values, self.name_ends[place :: self.per_row] + 1, self.value_ends[place :: self.per_row])
+            )
         hits = np.flatnonzero(self.name_ends - self.name_starts == len(wanted))
         if len(hits):
             names = windows_at(self.octets, len(wanted), self.name_starts[hits])
@@ -51,6 +60,32 @@ class PropertySegments:
         ends[rows] = self.value_ends[hits]
         valid[rows] = True
         return with_validity(to_string(gather(self.values, starts, ends)), valid)
+
+    def _constant_place(self, name: bytes) -> int | None:
+        """Which of a row's `per_row` segments `name` is, where that is the same one in every row; else None."""
+        if self.per_row == 0:
+            return None
+        lengths = (self.name_ends - self.name_starts).reshape(-1, self.per_row)
+        if not bool((lengths == lengths[0]).all()):
+            return None
+        found = None
+        for place in np.flatnonzero(lengths[0] == len(name)).tolist():
+            same = self._named(self.name_starts[place :: self.per_row], name)
+            if not same.all():
+                if same.any():
+                    return None
+                continue
+            found = place  # of duplicates the last counts
+        return found
+
+    def _named(self, starts: npt.NDArray[np.int64], name: bytes) -> npt.NDArray[np.bool_]:
+        if len(name) == 4:
+            wanted = np.frombuffer(name, "<u4")[0]
+            return fixed_width_at(self.octets, "<u4", starts) == wanted  # type: ignore[no-any-return]
+        found: npt.NDArray[np.bool_] = (
+            windows_at(self.octets, len(name), starts) == np.frombuffer(name, np.uint8)
+        ).all(axis=1)
+        return found
 
     def maps(self) -> pa.Array:
         """Every row's properties as a map<string, string>; of duplicates within a row only the last is kept."""
@@ -108,12 +143,16 @@ def split_properties(array: pa.Array) -> PropertySegments:
     inside = octets[first:last]
     equals = np.flatnonzero(inside == 1) + first
     ends = np.flatnonzero(inside == 2) + first
-    rows = np.searchsorted(row_ends, ends, side="right")
+    per_row = len(ends) // count if count and len(ends) % count == 0 else 0
+    if per_row and bool((ends[per_row - 1 :: per_row] + 1 == row_ends).all()):
+        rows = np.repeat(np.arange(count), per_row)
+    else:
+        per_row, rows = 0, np.searchsorted(row_ends, ends, side="right")
     starts = np.empty_like(ends)
     starts[:1] = first
     starts[1:] = ends[:-1] + 1
     if len(equals) == len(ends) and bool(np.all((starts < equals) & (equals < ends - 1))):
-        return PropertySegments(values, octets, row_starts, rows, starts, equals, ends)
+        return PropertySegments(values, octets, row_starts, rows, starts, equals, ends, per_row)
     padded = np.append(equals, len(octets))
     first_equal = padded[np.searchsorted(equals, starts)]
     good = (first_equal > starts) & (first_equal < ends - 1)
