@@ -55,7 +55,7 @@ def test_jars_that_do_not_come_are_a_reason_to_skip(tmp_path: Path, monkeypatch:
     maven.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(judge, "FETCH_SECONDS", 0.1)
-    with pytest.raises(pytest.skip.Exception, match="what I ask for cannot be fetched: no end in 0.1 s"):
+    with pytest.raises(pytest.skip.Exception, match=r"what I ask for cannot be fetched: no end in 0\.1 s"):
         judge.fetch_jars(tmp_path, "what I ask for")
     maven.write_text("#!/bin/sh\necho no such artifact\nexit 1\n")
     monkeypatch.setattr(judge, "FETCH_SECONDS", 60.0)
