@@ -110,14 +110,17 @@ def test_latest_starts_at_the_end_and_new_queues_at_their_beginning(tmp_path: Pa
 
 def test_a_pattern_meets_new_topics_and_leaves_system_topics_alone(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("a-1", range(3)))
-    query = Query(tmp_path / "s", subscribePattern="a-.*|rmq_sys.*", maxOffsetsPerTrigger="5")
+    query = Query(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", maxOffsetsPerTrigger="5")
     query.drain()
-    append(tmp_path / "s", [*numbered("a-2", range(3, 20)), *numbered("b-1", range(5)), *numbered("rmq_sys_x", [1])])
+    append(
+        tmp_path / "s",
+        [*numbered("a-2", range(3, 20)), *numbered("b-1", range(5)), *numbered("RMQ_SYS_TRACE_TOPIC", [1])],
+    )
     query.drain()
     assert query.numbers() == list(range(20))
-    with_system = Query(tmp_path / "s", subscribePattern="a-.*|rmq_sys.*", includeSystemTopics="true")
+    with_system = Query(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", includeSystemTopics="true")
     with_system.drain()
-    assert {row[0] for row in with_system.rows} == {"a-1", "a-2", "rmq_sys_x"}
+    assert {row[0] for row in with_system.rows} == {"a-1", "a-2", "RMQ_SYS_TRACE_TOPIC"}
 
 
 def test_assign_takes_the_queues_named(tmp_path: Path) -> None:
