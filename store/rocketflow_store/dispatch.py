@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.hashing import index_hashes, string_hashes
+from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
-from rocketflow_store.java_compat import index_hash, string_hash
+from rocketflow_store.java_compat import index_hash
 from rocketflow_store.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 class DispatchRows:
     """What dispatch needs of records that follow each other in the log; one element a record.
 
-    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back). `keys` holds
-    blank-separated keys; null where there are none. `indexed` tells which records are indexed at all. `entries` are the
-    index entries, where they were made ahead.
+    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back).
     """
 
     phy_offsets: Ints
@@ -55,12 +54,7 @@ class DispatchRows:
     queue_offsets: Ints
     queues: Sequence[tuple[str, int]]
     queue_of: npt.NDArray[np.int32]
-    topics: Sequence[str]
-    topic_of: npt.NDArray[np.int32]
-    uniq_keys: pa.Array
-    keys: pa.Array
-    indexed: npt.NDArray[np.bool_] | None = None
-    entries: tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]] | None = None
+    entries: IndexEntries
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +83,12 @@ def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
     def column(name: str) -> Ints:
         return np.array([getattr(row, name) for row in rows], np.int64)
 
+    entries = index_entries(
+        topics,
+        np.array([topic_codes[row.topic] for row in rows], np.int32),
+        _strings([row.uniq_key for row in rows]),
+        _strings([row.keys for row in rows]),
+    )
     return DispatchRows(
         phy_offsets=column("phy_offset"),
         sizes=column("size"),
@@ -97,11 +97,7 @@ def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
         queue_offsets=column("queue_offset"),
         queues=queues,
         queue_of=np.array([queue_codes[row.topic, row.queue_id] for row in rows], np.int32),
-        topics=topics,
-        topic_of=np.array([topic_codes[row.topic] for row in rows], np.int32),
-        uniq_keys=_strings([row.uniq_key for row in rows]),
-        keys=_strings([row.keys for row in rows]),
-        indexed=np.array([row.indexed for row in rows], bool),
+        entries=entries.where(np.array([row.indexed for row in rows], bool)),
     )
 
 
@@ -132,11 +128,6 @@ class Dispatcher:
             if key:
                 index.put_one(index_hash(row.topic, key), row.phy_offset, row.store_timestamp)
 
-    def prepare(self, rows: DispatchRows) -> None:
-        """Do what can be done before the rows are confirmed."""
-        if self._index is not None:
-            rows.entries = index_entries(rows)
-
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""
         self._put_units(rows)
@@ -158,55 +149,9 @@ class Dispatcher:
                 queue.put(int(offsets[start]), units[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
-        hashes, of_row = rows.entries or index_entries(rows)
-        wanted = rows.phy_offsets[of_row] >= index.end_phy_offset
-        if rows.indexed is not None:
-            wanted &= rows.indexed[of_row]
-        if not wanted.all():
-            hashes, of_row = hashes[wanted], of_row[wanted]
-        index.put(hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
-
-
-def index_entries(rows: DispatchRows) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
-    """(key hash, row) of every index entry, in the order RocketMQ puts them: UNIQ_KEY, then the keys of KEYS."""
-    prefixes = np.array([string_hash(f"{topic}#") & 0xFFFFFFFF for topic in rows.topics], np.uint32)[rows.topic_of]
-    uniq_hashes, uniq_lengths = string_hashes(rows.uniq_keys)
-    uniq_rows = np.arange(len(rows.phy_offsets))
-    present = uniq_lengths > 0
-    uniq = index_hashes(prefixes, uniq_hashes, uniq_lengths)
-    if not present.all():
-        uniq, uniq_rows = uniq[present], uniq_rows[present]
-    key_values, key_rows = split_keys(rows.keys)
-    if len(key_rows) == 0:
-        return uniq, uniq_rows
-    key_hashes, key_lengths = string_hashes(key_values)
-    keyed = index_hashes(prefixes[key_rows], key_hashes, key_lengths)
-    merged_rows = np.concatenate([uniq_rows, key_rows])
-    order = np.argsort(merged_rows, kind="stable")
-    return np.concatenate([uniq, keyed])[order], merged_rows[order]
-
-
-def split_keys(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.intp]]:
-    """Single keys of a column of blank-separated ones, and the row each comes from; empty ones are left out."""
-    count = len(keys)
-    if keys.null_count == count:
-        return keys.slice(0, 0), np.zeros(0, np.intp)
-    offsets = np.frombuffer(keys.buffers()[1], np.int32, count + 1, keys.offset * 4)
-    octets = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    rows = np.arange(count)
-    values = keys
-    if bool((octets == 0x20).any()):
-        lists = pc.split_pattern(keys, " ")
-        rows = np.frombuffer(pc.list_parent_indices(lists).buffers()[1], np.int64).copy()
-        values = pc.list_flatten(lists)
-        rows = rows[: len(values)]
-    filled = np.diff(np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)) > 0
-    if filled.all():
-        return values, rows
-    kept = np.flatnonzero(filled)
-    from rocketflow_store.columnar.gather import int_array
-
-    return values.take(int_array(kept, pa.int64())), rows[kept]
+        entries = rows.entries.where(rows.phy_offsets >= index.end_phy_offset)
+        of_row = entries.of_row
+        index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
 
 
 def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:
@@ -226,6 +171,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
             tags_codes[row] = deliver_time(
                 delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row])
             )
+    entries = index_entries(topics, topic_of, segments.column(PROPERTY_UNIQ_KEY), segments.column(PROPERTY_KEYS))
     return DispatchRows(
         phy_offsets=records.positions + file_from_offset,
         sizes=records.sizes,
@@ -234,11 +180,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queue_offsets=records.field(">i8", 20).astype(np.int64),
         queues=queues,
         queue_of=queue_of,
-        topics=topics,
-        topic_of=topic_of,
-        uniq_keys=segments.column(PROPERTY_UNIQ_KEY),
-        keys=segments.column(PROPERTY_KEYS),
-        indexed=kinds != TRANSACTION_ROLLBACK,
+        entries=entries.where(kinds != TRANSACTION_ROLLBACK),
     )
 
 

@@ -462,7 +462,6 @@ class MessageStore:
                     for chunk in chunks:
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
-                        self._dispatcher.prepare(placed[-1].rows)
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
             placer.pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
             # no row may be seen before all of them are: every part is confirmed by the end of the last

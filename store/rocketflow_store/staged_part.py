@@ -22,6 +22,7 @@ from isal.isal_zlib import crc32
 
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import int_array
+from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.errors import CorruptRecordError, StoreAccessError
 from rocketflow_store.files.os_files import access_error
 
@@ -37,8 +38,7 @@ _SCHEMA: Final = pa.schema(
         ("queueId", pa.int32()),
         ("tagsCode", pa.int64()),
         ("delayLevel", pa.int32()),
-        ("keys", pa.string()),
-        ("uniqKey", pa.string()),
+        ("indexHashes", pa.list_(pa.int32())),
     ]
 )
 
@@ -164,8 +164,7 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
             int_array(chunk.queue_ids, pa.int32()),
             int_array(chunk.tags_codes, pa.int64()),
             int_array(levels, pa.int32()),
-            chunk.keys,
-            chunk.uniq_keys,
+            chunk.entries.as_lists(count),
         ],
         schema=_SCHEMA,
     )
@@ -199,8 +198,7 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             topic_codes=np.asarray(batch.column(1)),
             queue_ids=np.asarray(batch.column(2)),
             tags_codes=np.asarray(batch.column(3)),
-            keys=batch.column(5),
-            uniq_keys=batch.column(6),
+            entries=IndexEntries.of_lists(batch.column(5)),
             delay_levels=levels if (levels > 0).any() else None,
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,

@@ -19,7 +19,7 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.consume_queue import pre_blank, written
-from rocketflow_store.dispatch import index_entries, rows_of_records
+from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
@@ -215,11 +215,7 @@ class _Verification:
             found.records += good
             found.bytes += int(sizes[:good].sum())
             self._units_of(rows, fine, found)
-            hashes, of_row = index_entries(rows)
-            if rows.indexed is not None:
-                keep = rows.indexed[of_row]
-                hashes, of_row = hashes[keep], of_row[keep]
-            found.pairs.append((fine.positions[of_row] << 32) | hashes)
+            found.pairs.append((fine.positions[rows.entries.of_row] << 32) | rows.entries.hashes)
         if good == records.count:
             return int(positions[-1] + sizes[-1])
         limit = min(mapped.file_size, self._end - mapped.file_from_offset)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.dispatch import DispatchRows
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
@@ -88,8 +89,7 @@ class EncodedChunk:
     topic_codes: npt.NDArray[np.int32]
     queue_ids: npt.NDArray[np.int32]
     tags_codes: Ints
-    keys: pa.Array
-    uniq_keys: pa.Array
+    entries: IndexEntries
     delay_levels: npt.NDArray[np.int32] | None = None
     delay_levels_ms: Sequence[int] = ()
     row_hashes: npt.NDArray[np.uint64] | None = None
@@ -137,10 +137,7 @@ class EncodedChunk:
             queue_offsets=queue_offsets,
             queues=queues,
             queue_of=queue_of,
-            topics=self.topics,
-            topic_of=self.topic_codes,
-            uniq_keys=self.uniq_keys,
-            keys=self.keys,
+            entries=self.entries,
         )
 
 
@@ -266,13 +263,19 @@ class BatchEncoder:
             topic_codes=codes,
             queue_ids=queue_ids,
             tags_codes=columns.tags_codes(),
-            keys=columns.effective_keys(),
-            uniq_keys=uniq_keys,
+            entries=self._entries(topics, codes, uniq_keys, columns),
             delay_levels=levels,
             delay_levels_ms=self._config.delay_levels_ms,
             row_hashes=hashes,
             property_crc=reserved > 0,
         )
+
+    def _entries(
+        self, topics: list[str], codes: npt.NDArray[np.int32], uniq_keys: pa.Array, columns: _Columns
+    ) -> IndexEntries:
+        if not self._config.message_index_enable:
+            return IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp))
+        return index_entries(topics, codes, uniq_keys, columns.effective_keys())
 
     def _heads(
         self,
