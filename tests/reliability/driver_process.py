@@ -24,6 +24,10 @@ class Outcome:
     error: str = ""
     died: bool = False
 
+    def must_be_ok(self, context: object) -> None:
+        """AssertionError with the whole story where the query failed."""
+        assert self.ok, f"{context}: {'the driver died' if self.died else 'the query failed'}\n{self.error}"
+
 
 class Driver:
     """One driver process with one Spark session."""

@@ -126,6 +126,10 @@ class FaultyWriter(sink.StreamWriter):
             self._fail_and_live_on(list(iterator), fault, faults)
         return super().write(iterator)
 
+    def abort(self, messages: Any, batchId: int) -> None:  # the name is Spark's
+        super().abort(messages, batchId)
+        Faults.of_this_process().note("abort", batch=batchId)
+
     def _fail_and_live_on(self, rows: list[pa.RecordBatch], fault: dict[str, Any], faults: Faults) -> None:
         """The task fails; a copy of its process, of which Spark knows nothing, goes on when it is let."""
         sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ def main() -> None:
             if not isinstance(error, PySparkException):  # the connection broke, not the query
                 jvm.wait(60)
                 os._exit(9)
-            answer = {"ok": False, "error": str(error)}
+            answer = {"ok": False, "error": str(error).partition("=== Streaming Query ===")[0]}
         print("RF " + json.dumps(answer), flush=True)
     spark.stop()
 

@@ -23,7 +23,7 @@ def prepared(driver: Driver, directory: Path, batch_id: int) -> tuple[Copying, P
     if batch_id:
         copying.put(range(BATCH_ROWS * batch_id))
         outcome = copying.run(3)
-        assert outcome.ok, outcome.error
+        outcome.must_be_ok("before any fault")
     copying.put(range(BATCH_ROWS * batch_id, BATCH_ROWS * (batch_id + 1)))
     image = directory.with_suffix(".image")
     shutil.copytree(directory, image)
@@ -40,7 +40,7 @@ def steps_of_commit(copying: Copying, image: Path, batch_id: int) -> list[KillPo
     log = image.parent / "commit.log"
     copying.driver.faults.plan("commit-trace", batch_id, log=str(log))
     outcome = copying.run(3)
-    assert outcome.ok, outcome.error
+    outcome.must_be_ok("before any fault")
     points = kill_points(log, copying.store)
     begin_again(copying, image)
     return points
@@ -54,13 +54,18 @@ def test_a_commit_killed_at_a_disk_call(
     copying, image = prepared(driver, tmp_path / "c", batch_id)
     points = steps_of_commit(copying, image, batch_id)
     chosen = points if FULL else spread(points, 6, SEED)
+    seen = set()
     for point in chosen:
         context = f"seed {SEED}, killed at {point} of {len(points)} points"
         driver.faults.plan("commit-call", batch_id, call=point.call, nth=point.nth)
         first = copying.run(3)
         second = copying.run(3)
-        assert second.ok, (context, second.error)
+        second.must_be_ok(context)
+        last = driver.faults.notes("commit")[-1]
+        seen.add((last["status"], bool(driver.faults.notes("abort"))))
         counts.trial(copying.check(), context, hit=not first.ok)
         assert copying.leftovers() == [], context
         begin_again(copying, image)
     assert counts.hits > len(chosen) * 3 // 4, "the kills did not happen"
+    assert ("committed", True) in seen, "no abort behind a commit that was not durable"
+    assert ("replayed", True) in seen, "no abort behind a commit that was durable"

@@ -43,7 +43,7 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
             pass
         source, sink = {"maxOffsetsPerTrigger": "170"}, {"path": str(target)}
         first = copying.run(2, source=source, sink=sink)
-        assert first.ok, (context, first.error)
+        first.must_be_ok(context)
         read_to = ends(copying.store)
         shutil.rmtree(copying.store)
         kept.rename(copying.store)
@@ -55,7 +55,7 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
         counts.trial(check_copy(target, range(FIRST)), context)
         copying.put(range(2000, 2000 + BATCH_ROWS))
         going_on = copying.run(2, source={**source, "failOnDataLoss": "false"}, sink=sink)
-        assert going_on.ok, (context, going_on.error)
+        going_on.must_be_ok(context)
         # A queue goes on where it was read to; one that ends before that by now, at its end.
         grown = ends(copying.store)
         resumed = {queue: min(offset, grown[queue]) for queue, offset in read_to.items()}
@@ -81,14 +81,14 @@ def test_a_replay_that_gives_other_rows(driver: Driver, tmp_path: Path, tally: C
         copying = Copying(driver, tmp_path / "c")
         copying.put(range(rng.randint(5, 2 * BATCH_ROWS)))
         first = copying.run(2, select=random_tags)
-        assert first.ok, (seed, first.error)
+        first.must_be_ok(seed)
         forget_newest_commit(copying.checkpoint)
         refused = copying.run(3, select=random_tags)
         assert not refused.ok, seed
         assert refused.error.count("(digest ") == 2, (seed, refused.error)
         counts.trial(copying.check(), f"seed {seed}", hit="came again with" in refused.error)
         skipped = copying.run(2, select=random_tags, sink={"replayMismatch": "skip"})
-        assert skipped.ok, (seed, skipped.error)
+        skipped.must_be_ok(seed)
         verdict = copying.check()
         assert verdict.clean, (seed, verdict)
 

@@ -32,14 +32,14 @@ def test_a_batch_that_spark_forgot(driver: Driver, tmp_path: Path, tally: Callab
         rng = random.Random(seed)
         copying, _ = started(driver, tmp_path / "c", rng)
         outcome = copying.run(rng.randint(1, 7))
-        assert outcome.ok, (seed, outcome.error)
+        outcome.must_be_ok(seed)
         newest = max(int(one.name) for one in (copying.checkpoint / "commits").iterdir() if one.name.isdigit())
         for name in (str(newest), f".{newest}.crc"):
             (copying.checkpoint / "commits" / name).unlink(missing_ok=True)
         if rng.random() < 0.5:
             copying.put(range(1000, 1000 + BATCH_ROWS))
         outcome = copying.run(rng.randint(1, 7))
-        assert outcome.ok, (seed, outcome.error)
+        outcome.must_be_ok(seed)
         replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
         counts.trial(copying.check(), f"seed {seed}", hit=replayed == [newest])
         assert copying.leftovers() == [], seed
@@ -69,7 +69,7 @@ def test_the_driver_killed_behind_the_durable_point(
         killed.faults.plan("commit-after", batch_id, jvm=True)
         first = copying.run(rng.randint(1, 7), driver=killed)
         second = copying.run(rng.randint(1, 7))
-        assert second.ok, (seed, second.error)
+        second.must_be_ok(seed)
         replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
         counts.trial(copying.check(), f"seed {seed}", hit=first.died and replayed == [batch_id])
         assert copying.leftovers() == [], seed
@@ -86,7 +86,7 @@ def test_a_worker_killed_in_the_middle_of_a_task(driver: Driver, tmp_path: Path,
         copying, batch_id = started(driver, tmp_path / "c", rng)
         driver.faults.plan("task", batch_id, row=rng.randint(0, 12))
         outcome = copying.run(rng.randint(1, 4))
-        assert outcome.ok, (seed, outcome.error)
+        outcome.must_be_ok(seed)
         counts.trial(copying.check(), f"seed {seed}", hit=driver.faults.happened("task", batch_id))
         at_commit = next(one["before"] for one in driver.faults.notes("commit") if one["batch"] == batch_id)
         left_by_the_dead += any(name.endswith(".tmp") for name in at_commit)
@@ -106,7 +106,7 @@ def test_a_batch_replayed_with_other_partitions(driver: Driver, tmp_path: Path, 
         driver.faults.plan("commit-before", batch_id)
         first = copying.run(before)
         second = copying.run(after)
-        assert second.ok, (seed, second.error)
+        second.must_be_ok(seed)
         counts.trial(copying.check(), f"seed {seed}, {before} to {after} partitions", hit=not first.ok)
         assert copying.leftovers() == [], seed
         copying.remove()

@@ -36,7 +36,7 @@ def test_a_zombie_attempt_writes_late(driver: Driver, tmp_path: Path, tally: Cal
         driver.faults.plan("zombie", batch_id, half=half, killed=killed, **gates)
         driver.faults.plan("release", batch_id, when=when, **gates)
         outcome = copying.run(rng.randint(1, 4))
-        assert outcome.ok, (context, outcome.error)
+        outcome.must_be_ok(context)
         (zombie,) = driver.faults.notes("zombie")
         commits = {one["batch"]: one for one in driver.faults.notes("commit")}
         counts.trial(copying.check(), context, hit=driver.faults.happened("release", batch_id))
