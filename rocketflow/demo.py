@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
+_MARK: Final = ".rocketflow-demo"
 DELAYS_SQL: Final = """
 SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
                             'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
@@ -53,7 +55,7 @@ class DemoReport:
 def run_demo(*, store: str | None, directory: str | None, as_json: bool) -> int:
     """Run it; 0 when every proof holds."""
     began = time.monotonic()
-    home = Path(directory) if directory else Path(tempfile.mkdtemp(prefix="rocketflow-demo-"))
+    home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
     report = _copy_of_store(Path(store), home) if store else _flights(home)
     seconds = time.monotonic() - began
     print(f"done in {seconds:.1f} s; the store is {report.store}")
@@ -63,13 +65,27 @@ def run_demo(*, store: str | None, directory: str | None, as_json: bool) -> int:
     return 0
 
 
+def _fresh_home(home: Path) -> Path:
+    """An empty directory for this run: what an earlier demo left there goes, anything else is refused."""
+    mark = home / _MARK
+    try:
+        if home.is_dir() and not mark.exists() and any(home.iterdir()):
+            raise UsageError(f"{home}: holds other things than a demo's; give --dir an empty or a new directory")
+        home.mkdir(parents=True, exist_ok=True)
+        for entry in home.iterdir():
+            if entry != mark:
+                shutil.rmtree(entry)
+        mark.touch()
+    except OSError as error:
+        raise UsageError(f"{home}: {error.strerror or error}; give --dir another directory") from error
+    return home
+
+
 def _flights(home: Path) -> DemoReport:
     from rocketflow.flights import as_messages, expected_delays, load_flights
     from rocketflow_store import MessageStore
 
     path = home / "store"
-    shutil.rmtree(path, ignore_errors=True)
-    shutil.rmtree(home / "checkpoint", ignore_errors=True)
     report = DemoReport(str(path))
     flights = load_flights()
     expected = expected_delays(flights)

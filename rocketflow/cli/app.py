@@ -76,7 +76,11 @@ def submit(
 def demo(
     store: Annotated[str | None, typer.Option("--store", help="Copy a topic of this RocketMQ store instead.")] = None,
     directory: Annotated[
-        str | None, typer.Option("--dir", help="Where to keep the demo's store (default: a temporary directory).")
+        str | None,
+        typer.Option(
+            "--dir",
+            help="Where to keep the demo's store (default: rocketflow-demo-UID where temporary files go).",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
 ) -> None:

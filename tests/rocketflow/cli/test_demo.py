@@ -1,0 +1,59 @@
+"""The main job as `make run` starts it, and what it may not do to the user's directories."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import StoreReader
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from rocketflow.cli import main; main()", "demo", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_flights_come_out_right_and_a_second_demo_begins_anew(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    home.mkdir()
+    (home / ".rocketflow-demo").touch()
+    (home / "store").mkdir()
+    (home / "store" / "left-over").touch()
+    done = demo("--dir", str(home), "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert (facts["appended"], facts["streamed"]) == (336_776, 336_776)
+    assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
+    with StoreReader(home / "store") as reader:
+        events = [reader.bounds("flight-delays", queue) for queue in reader.queues("flight-delays")]
+        assert sum(high - low for low, high in events) == 128_432
+    assert not (home / "store" / "left-over").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_store_of_apaches_is_copied_and_compared(golden_store: Callable[[str], Path], tmp_path: Path) -> None:
+    done = demo("--store", str(golden_store("basic-53")), "--dir", str(tmp_path / "demo"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["verified"] is True
+
+
+def test_a_directory_of_other_things_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "mine").write_text("mine")
+    done = demo("--dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "holds other things" in done.stderr
+    assert (tmp_path / "store" / "mine").read_text() == "mine"
