@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rocketflow.spark.options import StoreLocation
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store import MessageStore
+from tests.privileges import open_directory, unprivileged
 from tests.rocketflow.spark.stores import append, numbered, small_config
 
 BROKERS_OWN = """{
@@ -56,14 +56,13 @@ def test_beside_a_writer_the_file_of_its_own_waits(tmp_path: Path) -> None:
     assert not held_back.exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_store_that_may_not_be_written_is_a_warning_unprivileged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    append(tmp_path / "s", numbered("orders", range(8)))
-    (tmp_path / "s" / "rocketflow").chmod(0o500)
-    progress = GroupProgress("mine", SourceStores([StoreLocation("", str(tmp_path / "s"))]))
-    progress.publish({QueueKey("", "orders", 0): 1})
+def test_a_store_that_may_not_be_written_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with open_directory() as home:
+        append(home / "s", numbered("orders", range(8)))
+        progress = GroupProgress("mine", SourceStores([StoreLocation("", str(home / "s"))]))
+        (home / "s" / "rocketflow").chmod(0o555)
+        with unprivileged():
+            progress.publish({QueueKey("", "orders", 0): 1})
     assert "progress of group mine is not published" in caplog.text
 
 
