@@ -7,12 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.runtime import cache_directory
+from rocketflow.runtime import cache_directory, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TIMEOUT_S: Final = 280
+FETCH_SECONDS: Final = 280.0
+JAVAC_SECONDS: Final = 120
 
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -51,14 +52,45 @@ def fetch_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
     try:
         got = subprocess.run(
-            command, cwd=home, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+            command,
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
-        raise JarsNotFetchedError(f"{name}: mvn took longer than {_TIMEOUT_S} s") from error
+        raise JarsNotFetchedError(f"{name}: mvn took longer than {FETCH_SECONDS:g} s") from error
     if got.returncode != 0:
         raise JarsNotFetchedError(f"{name} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
     done.write_text(wanted)
     return lib
+
+
+def java_and_javac() -> tuple[str, str]:
+    """The commands; raises JarsNotFetchedError where one is missing."""
+    java, javac = find_java(), shutil.which("javac")
+    if java is None or javac is None:
+        raise JarsNotFetchedError("no java and javac of version 17 or newer")
+    return java, javac
+
+
+def compile_java(source: Path, text: str, lib: Path) -> Path:
+    """The folder beside `lib` with the classes of `text` (the content of `source`, or what was made of it)."""
+    home = lib.parent
+    copy, classes = home / "src" / source.name, home / "classes"
+    compiled = classes / f"{source.stem}.class"
+    if compiled.exists() and copy.exists() and copy.read_text() == text:
+        return classes
+    copy.parent.mkdir(exist_ok=True)
+    classes.mkdir(exist_ok=True)
+    compiled.unlink(missing_ok=True)
+    copy.write_text(text)
+    command = [java_and_javac()[1], "-nowarn", "-cp", str(lib / "*"), "-d", str(classes), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JAVAC_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    return classes
 
 
 def _dependency(coordinate: str, transitive: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from rocketflow.runtime import cache_directory, find_java
 from rocketflow_store import MessageExt, StoreConfig, StoreReader
 from rocketflow_store.format.message_id import decode_host, encode_host
+from tests.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
 
 HERE = Path(__file__).parent
-FETCH_SECONDS = 280.0
 FLAGS = (
     *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
@@ -51,63 +49,25 @@ class JudgedMessage:
         return self.topic, self.queue_id, self.queue_offset
 
 
-def fetch_jars(home: Path, what: str) -> None:
-    """What `home/pom.xml` depends on, into `home/lib`; skips the test, with the reason, where that cannot be had."""
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
-    try:
-        got = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{what} cannot be fetched: no end in {FETCH_SECONDS:g} s")
-    if got.returncode != 0:
-        pytest.skip(f"{what} cannot be fetched: {(got.stdout + got.stderr)[-300:]}")
-
-
-def compile_java(name: str, version: str, home: Path, javac: str) -> Path:
-    """The folder of the classes of `java/NAME.java`, compiled against the jars of `home/lib` where that is not done."""
-    text = (HERE / "java" / f"{name}.java").read_text()
+def compiled(name: str, version: str, lib: Path) -> Path:
+    """The folder of the classes of `java/NAME.java`."""
+    source = HERE / "java" / f"{name}.java"
+    text = source.read_text()
     if version.startswith("5."):  # a class moved between the versions
         text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
-    source, classes = home / "src" / f"{name}.java", home / "classes"
-    if not source.exists() or source.read_text() != text:
-        source.parent.mkdir(exist_ok=True)
-        source.write_text(text)
-    compiled = classes / f"{name}.class"
-    if not compiled.exists() or compiled.stat().st_mtime_ns < source.stat().st_mtime_ns:
-        classes.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [javac, "-nowarn", "-cp", str(home / "lib" / "*"), "-d", str(classes), str(source)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-    return classes
+    return compile_java(source, text, lib)
 
 
 class ApacheStore:
     """The store module of one RocketMQ version; skips the test, with the reason, where it cannot be had."""
 
     def __init__(self, version: str) -> None:
-        self._home = cache_directory() / "apache" / version
-        java, javac = find_java(), shutil.which("javac")
-        if java is None or javac is None:
-            pytest.skip("no java and javac of version 17 or newer")
-        self._java = java
-        self._fetch(version)
-        compile_java("Judge", version, self._home, javac)
-
-    def _fetch(self, version: str) -> None:
-        done = self._home / "fetched"
-        if done.exists():
-            return
-        if shutil.which("mvn") is None:
-            pytest.skip("mvn is not installed: Apache's jars cannot be fetched")
-        self._home.mkdir(parents=True, exist_ok=True)
-        pom = (HERE / "pom.xml.template").read_text().replace("@VERSION@", version)
-        (self._home / "pom.xml").write_text(pom)
-        fetch_jars(self._home, f"Apache's jars of {version}")
-        done.touch()
+        try:
+            self._java = java_and_javac()[0]
+            self._lib = fetch_jars(f"apache/{version}", [f"org.apache.rocketmq:rocketmq-store:{version}"])
+        except JarsNotFetchedError as error:
+            pytest.skip(str(error))
+        self._classes = compiled("Judge", version, self._lib)
 
     def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
         """Open the directory, ask, close it; the answers as lists of fields."""
@@ -119,7 +79,7 @@ class ApacheStore:
             config.max_hash_slot_num,
             config.max_index_num,
         )
-        class_path = f"{self._home / 'lib' / '*'}:{self._home / 'classes'}"
+        class_path = f"{self._lib / '*'}:{self._classes}"
         done = subprocess.run(
             [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, "Judge", str(store), *map(str, sizes)],
             input="".join(f"{line}\n" for line in lines),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import time
@@ -11,36 +10,13 @@ from types import TracebackType
 
 import pytest
 
-from rocketflow.runtime import cache_directory, find_java
 from rocketflow_store import StoreConfig
-from tests.apache.judge import FLAGS, HERE, compile_java, fetch_jars
+from tests.apache.judge import FLAGS, compiled
+from tests.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
 CLIENT_SECONDS = 120.0
-
-
-def fetch_broker(version: str) -> Path:
-    """The folder of the jars of name server and broker; skips, with the reason, where they cannot be had."""
-    home = cache_directory() / "apache" / f"{version}-broker"
-    done = home / "fetched"
-    if done.exists():
-        return home / "lib"
-    if shutil.which("mvn") is None:
-        pytest.skip("mvn is not installed: Apache's broker cannot be fetched")
-    home.mkdir(parents=True, exist_ok=True)
-    store = "<artifactId>rocketmq-store</artifactId>"
-    pom = (HERE / "pom.xml.template").read_text().replace("@VERSION@", version)
-    broker = "".join(
-        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for name in ("rocketmq-broker", "rocketmq-namesrv")
-    )
-    assert store in pom
-    (home / "pom.xml").write_text(pom.replace("</dependencies>", f"{broker}</dependencies>"))
-    fetch_jars(home, f"Apache's broker {version}")
-    done.touch()
-    return home / "lib"
 
 
 def free_ports(near: tuple[int, ...]) -> int:
@@ -63,11 +39,15 @@ class RealBroker:
     """Runs while the context lasts; `port` answers the remoting protocol. Leaving it waits for an orderly stop."""
 
     def __init__(self, version: str, store: Path, config: StoreConfig, work: Path) -> None:
-        java, javac = find_java(), shutil.which("javac")
-        if java is None or javac is None:
-            pytest.skip("no java and javac of version 17 or newer")
-        self._java, self._lib = java, fetch_broker(version)
-        self._classes = compile_java("Client", version, self._lib.parent, javac)
+        try:
+            self._java = java_and_javac()[0]
+            self._lib = fetch_jars(
+                f"apache/{version}-broker",
+                [f"org.apache.rocketmq:rocketmq-{part}:{version}" for part in ("store", "broker", "namesrv")],
+            )
+        except JarsNotFetchedError as error:
+            pytest.skip(str(error))
+        self._classes = compiled("Client", version, self._lib)
         self._store, self._config, self._work = store, config, work
         self._running: list[subprocess.Popen[bytes]] = []
         self.port = self.names_port = 0

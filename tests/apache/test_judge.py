@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import StoreConfig
-from tests.apache import judge
 from tests.apache.judge import ApacheStore
 from tests.conftest import GOLDEN
 
@@ -47,17 +45,3 @@ def test_the_judge_reads_apaches_own(
     }
     assert len(written) == len(lines)
     assert read == written
-
-
-def test_jars_that_do_not_come_are_a_reason_to_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    maven = tmp_path / "mvn"
-    maven.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
-    maven.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(judge, "FETCH_SECONDS", 0.1)
-    with pytest.raises(pytest.skip.Exception, match=r"what I ask for cannot be fetched: no end in 0\.1 s"):
-        judge.fetch_jars(tmp_path, "what I ask for")
-    maven.write_text("#!/bin/sh\necho no such artifact\nexit 1\n")
-    monkeypatch.setattr(judge, "FETCH_SECONDS", 60.0)
-    with pytest.raises(pytest.skip.Exception, match="no such artifact"):
-        judge.fetch_jars(tmp_path, "what I ask for")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from rocketflow.runtime import find_java
-from tests.maven import JarsNotFetchedError, fetch_jars
+from tests.maven import compile_java, fetch_jars, java_and_javac
 
 VERSION: Final = "5.3.3"
 _SOURCE: Final = Path(__file__).parent / "java" / "AppendBench.java"
@@ -24,15 +22,9 @@ class ApacheAppends:
     """Measures appends until queues and index have caught up; raises JarsNotFetchedError where it cannot be had."""
 
     def __init__(self) -> None:
-        java, javac = find_java(), shutil.which("javac")
-        if java is None or javac is None:
-            raise JarsNotFetchedError("no java and javac of version 17 or newer")
-        self._java = java
-        lib = fetch_jars(f"rocketmq-store/{VERSION}", [f"org.apache.rocketmq:rocketmq-store:{VERSION}"])
-        classes = lib.parent / "bench-classes"
-        classes.mkdir(exist_ok=True)
-        command = [javac, "-nowarn", "-cp", str(lib / "*"), "-d", str(classes), str(_SOURCE)]
-        subprocess.run(command, check=True, capture_output=True)
+        self._java = java_and_javac()[0]
+        lib = fetch_jars(f"apache/{VERSION}", [f"org.apache.rocketmq:rocketmq-store:{VERSION}"])
+        classes = compile_java(_SOURCE, _SOURCE.read_text(), lib)
         self._class_path = f"{lib / '*'}:{classes}"
 
     def rate(self, threads: int, count: int, body_size: int) -> float:

@@ -277,7 +277,7 @@ def test_a_failed_batch_leaves_no_staged_part(spark: SparkSession, tmp_path: Pat
     path = tmp_path / "s"
     with MessageStore.open(path):
         pass
-    rows = spark.range(0, 40_000, 1, 2).selectExpr(
+    rows = spark.range(0, 40_000, 1, 1).selectExpr(
         "CASE WHEN id = 39999 THEN NULL ELSE cast(repeat('x', 200) AS binary) END AS body"
     )
     with pytest.raises(Exception, match="the body is null"):
