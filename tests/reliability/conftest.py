@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -12,6 +12,15 @@ from tests.reliability.driver_process import Driver
 from tests.reliability.results import Tally
 
 _TALLIES: list[Tally] = []
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
 
 
 @pytest.fixture
@@ -23,11 +32,10 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Callable[..., Tally]]:
         made.append(Tally(row, variant))
         return made[-1]
 
-    failed = request.session.testsfailed
     yield make
     for one in made:
         one.seconds = time.monotonic() - one.began
-        one.passed = request.session.testsfailed == failed
+        one.passed = request.node.stash.get(_PASSED, False)
     _TALLIES.extend(made)
 
 
