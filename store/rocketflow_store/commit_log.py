@@ -38,6 +38,7 @@ class CommitLog:
         self._files = files
         self.wrote_offset = wrote_offset
         self.flushed_offset = wrote_offset
+        self._look_ahead_at = wrote_offset
 
     def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
         """Physical offsets for records of these sizes appended at `offset` (by default the end), and their runs."""
@@ -68,6 +69,8 @@ class CommitLog:
                 self._end_file(offset)
             self._file_for(run.phy_offset)
             offset = run.end_offset
+            if offset >= self._look_ahead_at:
+                self._look_ahead(offset)
         return offset
 
     def write_runs(
@@ -120,9 +123,26 @@ class CommitLog:
         """The log ends at `offset` now."""
         assert offset >= self.wrote_offset
         self.wrote_offset = offset
+        if offset >= self._look_ahead_at:
+            self._look_ahead(offset)
+
+    def _look_ahead(self, offset: int) -> None:
+        """Have the next file made once this one is half full, and the one after it once this one is nearly full."""
+        size = self._files.file_size
+        begin = offset - offset % size
+        next_at, after_next_at = begin + size // 2, begin + size // 4 * 3
+        if offset >= after_next_at:
+            self._files.allocate_ahead(begin + size, begin + 2 * size)
+            self._look_ahead_at = begin + size + size // 2
+        elif offset >= next_at:
+            self._files.allocate_ahead(begin + size)
+            self._look_ahead_at = after_next_at
+        else:
+            self._look_ahead_at = next_at
 
     def sync_unpublished(self, begin: int) -> None:
         """Make what was written from `begin` on durable, published or not; a failure raises StoreFencedError."""
+        self._files.sync_names()
         for mapped in self._files.files:
             if mapped.end_offset > begin:
                 mapped.sync()
@@ -130,6 +150,7 @@ class CommitLog:
     def sync(self) -> int:
         """Make everything published durable; up to where that is. A failure raises StoreFencedError."""
         target = self.wrote_offset
+        self._files.sync_names()
         offset = self.flushed_offset
         while offset < target:
             mapped = self._files.find(offset)

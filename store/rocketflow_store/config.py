@@ -124,6 +124,8 @@ class StoreConfig:
     broker_name: str = "broker-a"
     default_topic_queue_nums: int = 8
     auto_create_topic_enable: bool = True
+    warm_maped_file_enable: bool = False
+    flush_least_pages_when_warm_maped_file: int = 4_096
     flush_interval_commit_log: int = 500
     flush_consume_queue_thorough_interval: int = 60_000
     sync_flush_timeout: int = 5_000
@@ -147,6 +149,7 @@ class StoreConfig:
             ("max_index_num", 2, 1 << 30),
             ("max_message_size", 1, 1 << 29),
             ("default_topic_queue_nums", 1, 65_536),
+            ("flush_least_pages_when_warm_maped_file", 0, 1 << 20),
             ("flush_interval_commit_log", 1, 3_600_000),
             ("sync_flush_timeout", 1, 3_600_000),
         ):

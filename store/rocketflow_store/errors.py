@@ -104,6 +104,16 @@ class StoreFullError(StoreError):
         self.path, self.why = str(path), why
 
 
+class FileAllocationTimeoutError(StoreError):
+    """The next CommitLog file takes too long to be made."""
+
+    retriable = True
+
+    def __init__(self, path: object, waited_s: float) -> None:
+        super().__init__(f"{path}: is not made after {waited_s:g} s (is the disk hanging?); append again")
+        self.path, self.waited_s = str(path), waited_s
+
+
 class StoreClosedError(StoreError):
     """The store was closed."""
 

@@ -42,28 +42,13 @@ class MappedFile:
         self._lock = threading.Lock()
 
     @classmethod
-    def create(cls, path: Path, file_from_offset: int, file_size: int, *, staging: Path | None) -> MappedFile:
-        """A new file of zeros. With `staging` (a directory) its blocks are allocated before it gets its name."""
-        if staging is None:
-            fd = os_files.open_file(path, write=True, create=True)
-            try:
-                os_files.make_sparse(fd, file_size)
-            finally:
-                os.close(fd)
-            return cls(path, file_from_offset, write=True)
-        staging.mkdir(parents=True, exist_ok=True)
-        temporary = staging / f"{path.parent.name}-{path.name}"
-        fd = os_files.open_file(temporary, write=True, create=True)
+    def create(cls, path: Path, file_from_offset: int, file_size: int) -> MappedFile:
+        """A new file of zeros that has no blocks yet."""
+        fd = os_files.open_file(path, write=True, create=True)
         try:
-            os_files.preallocate(fd, path, file_size)
-            os_files.sync_file(fd, path)
-        except BaseException:
-            os_files.remove_file(temporary)
-            raise
+            os_files.make_sparse(fd, file_size)
         finally:
             os.close(fd)
-        temporary.replace(path)
-        os_files.sync_directory(path.parent)
         return cls(path, file_from_offset, write=True)
 
     @property

@@ -14,17 +14,24 @@ from rocketflow_store.mapped_file import MappedFile, file_name
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rocketflow_store.allocate_ahead import AllocateMappedFileService
+
 
 class MappedFileQueue:
     """Adjacent files of `file_size` bytes, in the order of their offsets.
 
     A read-only queue skips what a live writer may show for a moment (an empty file), and takes the new file where one
-    was replaced; a writing one refuses a directory whose files do not fit together.
+    was replaced; a writing one refuses a directory whose files do not fit together. New files come from `allocator`,
+    with all their blocks; without one they are sparse.
     """
 
-    def __init__(self, directory: Path, file_size: int, *, write: bool, staging: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, file_size: int, *, write: bool, allocator: AllocateMappedFileService | None = None
+    ) -> None:
         self.directory, self.file_size = directory, file_size
-        self._write, self._staging = write, staging
+        self._write, self._allocator = write, allocator
+        self._names, self._synced_names = 0, 0
+        self._names_lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
         self._order: list[int] = []
         self.replacements = 0
@@ -113,11 +120,31 @@ class MappedFileQueue:
             self.directory.mkdir(parents=True, exist_ok=True)
             os_files.sync_directory(self.directory.parent)
         path = self.directory / file_name(file_from_offset)
-        created = MappedFile.create(path, file_from_offset, self.file_size, staging=self._staging)
+        if self._allocator is None:
+            created = MappedFile.create(path, file_from_offset, self.file_size)
+        else:
+            self._allocator.place(file_from_offset, path)
+            self._names += 1
+            created = MappedFile(path, file_from_offset, write=True)
         with self._lock:
             self._files[file_from_offset] = created
             self._order = sorted(self._files)
         return created
+
+    def allocate_ahead(self, *offsets: int) -> None:
+        """Files that begin at these offsets will be needed soon."""
+        if self._allocator is not None:
+            self._allocator.want(offsets)
+
+    def sync_names(self) -> None:
+        """Make the names of allocated files durable; returns once those given before the call are."""
+        if self._synced_names == self._names:
+            return
+        with self._names_lock:
+            names = self._names
+            if self._synced_names != names:
+                os_files.sync_directory(self.directory)
+                self._synced_names = names
 
     def drop_from(self, offset: int) -> list[Path]:
         """Delete the files that begin at or behind `offset`; their paths."""

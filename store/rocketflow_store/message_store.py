@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.commit_log import CommitLog
@@ -24,6 +25,7 @@ from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import ConfirmFile, read_confirm
 from rocketflow_store.dispatch import Dispatcher, DispatchRow, DispatchRows, deliver_time, gather_rows
 from rocketflow_store.errors import (
+    FileAllocationTimeoutError,
     MessageRejectedError,
     StoreClosedError,
     StoreError,
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
 _FRONTIER_INTERVAL_S: Final = 10.0
 _FRONTIER_BYTES: Final = 512 << 20
 _COMMIT_TIMEOUT_S: Final = 24 * 3600.0
+_PAGE_BYTES: Final = 4096
 _GATHER_FROM: Final = 24
 """From this many single rows on, columns are quicker than a loop."""
 
@@ -115,8 +118,9 @@ class MessageStore:
         self.meta = StoreMeta.load_or_create(paths, config)
         for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
             directory.mkdir(exist_ok=True)
+        self._allocator = self._make_allocator(config)
         self._files = MappedFileQueue(
-            paths.commit_log, config.mapped_file_size_commit_log, write=True, staging=paths.allocating
+            paths.commit_log, config.mapped_file_size_commit_log, write=True, allocator=self._allocator
         )
         self._log = CommitLogView(self._files)
         self._queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, self._log, write=True)
@@ -146,6 +150,18 @@ class MessageStore:
         self._periodic = PeriodicFlush(self._flush_step, config.flush_interval_commit_log / 1000)
 
     # -- opening and closing
+
+    def _make_allocator(self, config: StoreConfig) -> AllocateMappedFileService:
+        sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        allocator = AllocateMappedFileService(
+            self.paths.commit_log,
+            self.paths.allocating,
+            config.mapped_file_size_commit_log,
+            warm=config.warm_maped_file_enable,
+            warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * _PAGE_BYTES if sync else 0,
+        )
+        allocator.discard_left_overs()
+        return allocator
 
     def _read_checkpoint(self) -> CheckpointFields:
         try:
@@ -211,6 +227,7 @@ class MessageStore:
                 return
             self._closed = True
         self._periodic.stop()
+        self._allocator.stop()
         clean = self._flush.fence is None
         try:
             if clean:
@@ -319,6 +336,8 @@ class MessageStore:
                 return self._append_fields(fields, properties, now_ms)
             except MessageRejectedError as error:
                 return _refused(message.topic, error.status, error.why)
+            except FileAllocationTimeoutError as error:
+                return _refused(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
             except (StoreFencedError, StoreFullError) as error:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error

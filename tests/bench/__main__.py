@@ -1,4 +1,4 @@
-"""python -m tests.bench [store] [latency] [spark]: figures of this machine, as a table and as JSON lines (results/).
+"""python -m tests.bench [store] [rolling] [latency] [spark]: figures of this machine, a table and JSON lines (results/).
 
 Every case runs several times in turn with the others of its group; the median is what counts, ratios are taken within
 one run.
@@ -12,15 +12,22 @@ import platform
 import time
 from pathlib import Path
 
-from tests.bench import bench_latency, bench_spark, bench_store
+from tests.bench import bench_latency, bench_rolling, bench_spark, bench_store
 from tests.bench.figures import Figure
 
-GROUPS = {"store": bench_store.run, "latency": bench_latency.run, "spark": bench_spark.run}
+GROUPS = {
+    "store": bench_store.run,
+    "rolling": bench_rolling.run,
+    "latency": bench_latency.run,
+    "spark": bench_spark.run,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("groups", nargs="*", choices=[[], *GROUPS], help="store, latency, spark (default: all)")
+    parser.add_argument(
+        "groups", nargs="*", choices=[[], *GROUPS], help="store, rolling, latency, spark (default: all)"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="size of the data, 1.0 is what README quotes")
     given = parser.parse_args()
     results = Path(__file__).parent / "results"

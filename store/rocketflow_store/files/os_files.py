@@ -16,7 +16,7 @@ import pyarrow as pa
 from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _BLOCK: Final = 1 << 20
@@ -64,6 +64,23 @@ def preallocate(fd: int, path: object, size: int) -> None:
 def make_sparse(fd: int, size: int) -> None:
     """Give the file `size` bytes without blocks; only `write_at` may then write to it."""
     os.ftruncate(fd, size)
+
+
+def write_zeros(fd: int, path: object, size: int, sync_every_bytes: int, stopping: Callable[[], bool]) -> None:
+    """Write `size` zeros from the file's begin on, so that its pages are in memory; ends early where `stopping` says.
+
+    With `sync_every_bytes` they are synced as they are written, not all at the end.
+    """
+    block = bytes(_BLOCK)
+    unsynced = 0
+    for position in range(0, size, _BLOCK):
+        if stopping():
+            return
+        write_at(fd, path, position, memoryview(block)[: min(_BLOCK, size - position)])
+        unsynced += _BLOCK
+        if 0 < sync_every_bytes <= unsynced:
+            sync_file(fd, path)
+            unsynced = 0
 
 
 def read_at(fd: int, position: int, size: int) -> bytes:

@@ -1,0 +1,50 @@
+"""Row S08: a writer killed at the calls by which files are made ahead and take their place in the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import MessageStore
+from rocketflow_store.config import StorePaths
+from tests.reliability.checker import check
+from tests.reliability.disk_calls import needs_strace, spread
+from tests.reliability.results import Tally
+from tests.reliability.test_kills import acknowledged, command, points_of, under_strace
+from tests.reliability.trials import FULL, SEED
+
+pytestmark = pytest.mark.slow
+
+COUNT = 120
+ALLOCATING = ("fallocate", "rename", "fsync", "unlink")
+
+
+@needs_strace
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_killed_while_a_file_is_made_or_named(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+    counts = tally("S08", f"allocation, {flush}")
+    points = [point for point in points_of(tmp_path, flush, COUNT) if point.call in ALLOCATING]
+    assert {point.call for point in points} >= {"fallocate", "rename"}
+    left_overs = 0
+    for point in points if FULL else spread(points, 12, SEED):
+        store = tmp_path / "counted"
+        shutil.rmtree(store)
+        done = under_strace(["-o", "/dev/null", *point.arguments()], command(store, flush, 0, COUNT))
+        acked = acknowledged(done.stdout)
+        context = f"seed {SEED}, {point} of {len(points)} points"
+        verdict = None
+        if (store / "consumequeue" / "t").is_dir():
+            paths = StorePaths(store)
+            left_overs += paths.allocating.is_dir() and len(list(paths.allocating.iterdir()))
+            with MessageStore.open(store):
+                assert not paths.allocating.is_dir() or not list(paths.allocating.iterdir()), context
+            verdict = check(store, acked, set(range(COUNT)))
+        else:
+            assert not acked, context
+        store.mkdir(exist_ok=True)
+        counts.trial(verdict, context, hit="closed" not in done.stdout)
+    assert counts.hits > counts.trials // 2, "the kills did not happen"
+    assert left_overs or not FULL, "no kill left a file that was being made"

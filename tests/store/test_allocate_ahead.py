@@ -1,0 +1,243 @@
+"""The log's next files are made ahead of need, and nothing that goes wrong with that costs a message."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.config import StorePaths
+from rocketflow_store.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
+from rocketflow_store.files import os_files
+
+SIZE = 1 << 16
+BODY = b"b" * 900
+
+
+def config(**changes: object) -> StoreConfig:
+    return StoreConfig(mapped_file_size_commit_log=SIZE, mapped_file_size_consume_queue=4000, **changes)  # type: ignore[arg-type]
+
+
+def put_until(store: MessageStore, phy_offset: int) -> int:
+    """Put messages until the log reaches `phy_offset`; how many."""
+    count = 0
+    while store.max_phy_offset < phy_offset:
+        assert store.put_message(Message("t", BODY, queue_id=0)).status is PutMessageStatus.PUT_OK
+        count += 1
+    return count
+
+
+def staged(store: MessageStore) -> list[str]:
+    found = store.paths.allocating
+    return sorted(path.name for path in found.iterdir()) if found.is_dir() else []
+
+
+def log_files(store: MessageStore) -> list[int]:
+    return sorted(int(path.name) for path in store.paths.commit_log.iterdir())
+
+
+def test_a_store_that_is_not_half_full_makes_nothing_ahead(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        put_until(store, SIZE // 2 - 2000)
+        store._allocator.wait_until_idle()
+        assert store._allocator.ready == staged(store) == []
+        assert "allocate-mapped-file" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_next_file_and_the_one_after_are_made_ahead(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        put_until(store, SIZE // 2)
+        store._allocator.wait_until_idle()
+        assert store._allocator.ready == [SIZE]
+        put_until(store, SIZE // 4 * 3)
+        store._allocator.wait_until_idle()
+        assert store._allocator.ready == [SIZE, 2 * SIZE]
+        assert log_files(store) == [0], "a file has no name in the log before it is needed"
+        for name in staged(store):
+            status = (store.paths.allocating / name).stat()
+            assert status.st_size == SIZE
+            assert status.st_blocks * 512 >= SIZE
+        put_until(store, SIZE + 1)
+        assert log_files(store) == [0, SIZE]
+        assert (store._allocator.made_ahead, store._allocator.made_late) == (1, 1), "only the first file was waited for"
+
+
+def test_every_later_file_of_a_long_run_is_there_when_it_is_needed(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        count = 0
+        for begin in range(0, 6 * SIZE, SIZE // 4):
+            count += put_until(store, begin + SIZE // 4)
+            store._allocator.wait_until_idle()
+        assert store._allocator.made_late == 1
+        assert store._allocator.made_ahead == len(log_files(store)) - 1 >= 5
+        assert store.max_offset("t", 0) == count
+    with StoreReader(tmp_path / "s") as reader:
+        bodies = pa.Table.from_batches(reader.read("t", 0, 0, count, ["body"])).column("body").to_pylist()
+        assert bodies == [BODY] * count
+
+
+def test_one_batch_over_many_files(tmp_path: Path) -> None:
+    rows = pa.table({"body": [b"%d" % number + BODY for number in range(1000)]})
+    with MessageStore.open(tmp_path / "s", config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
+        store.create_topic("t", 1)
+        store.append_batch(rows, topic="t")
+        assert len(log_files(store)) > 10
+        assert store._allocator.made_ahead + store._allocator.made_late == len(log_files(store))
+    with StoreReader(tmp_path / "s") as reader:
+        assert pa.Table.from_batches(reader.read("t", 0, 0, 1000, ["body"])).column("body").to_pylist() == [
+            b"%d" % number + BODY for number in range(1000)
+        ]
+
+
+def test_an_orderly_stop_leaves_no_file_that_was_not_used(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        put_until(store, SIZE // 4 * 3)
+        store._allocator.wait_until_idle()
+        assert staged(store)
+    assert staged(store) == []
+    assert log_files(store) == [0]
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        put_until(store, 5000)
+    tmp = StorePaths(tmp_path / "s").allocating
+    tmp.mkdir(exist_ok=True)
+    for name, size in ((f"commitlog-{SIZE:020d}", 17), (f"commitlog-{2 * SIZE:020d}", SIZE), ("notes.txt", 3)):
+        (tmp / name).write_bytes(b"x" * size)
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        assert staged(store) == ["notes.txt"]
+        put_until(store, 3 * SIZE)
+        assert store.get_message("t", 0, store.max_offset("t", 0) - 1).messages[0].body == BODY
+
+
+def test_a_file_that_vanished_from_the_staging_place_is_made_again(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        put_until(store, SIZE // 4 * 3)
+        store._allocator.wait_until_idle()
+        for name in staged(store):
+            (store.paths.allocating / name).unlink()
+        put_until(store, 2 * SIZE + 5000)
+        assert log_files(store) == [0, SIZE, 2 * SIZE]
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """The system refuses to let a file grow to `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_refuses_with_a_type_and_heals(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        count = put_until(store, 5000)
+        with full_disk(SIZE):
+            while (result := store.put_message(Message("t", BODY, queue_id=0))).status is PutMessageStatus.PUT_OK:
+                count += 1
+            assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            assert "free space" in result.why
+            store._allocator.wait_until_idle()
+            assert staged(store) == [], "a file that did not become whole is gone"
+            end = store.max_phy_offset
+            with pytest.raises(StoreFullError):
+                store.append_batch(pa.table({"body": [BODY] * 50, "queueId": pa.array([0] * 50, pa.int32())}), "t")
+            assert (store.max_phy_offset, store.max_offset("t", 0)) == (end, count)
+            assert store.get_message("t", 0, count - 1).messages[0].body == BODY
+        count += put_until(store, 2 * SIZE + 5000)
+        assert store.max_offset("t", 0) == count
+    with StoreReader(tmp_path / "s") as reader:
+        assert sum(batch.num_rows for batch in reader.read("t", 0, 0, count, ["body"])) == count
+
+
+class Gate:
+    """A disk that hangs while it gives a file its blocks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+        real = os_files.preallocate
+
+        def preallocate(fd: int, path: object, size: int) -> None:
+            if f"-{SIZE:020d}" in str(path):
+                self.entered.set()
+                assert self.open.wait(60)
+            real(fd, path, size)
+
+        monkeypatch.setattr(os_files, "preallocate", preallocate)
+
+
+def test_a_file_that_is_not_made_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    service = AllocateMappedFileService(tmp_path, tmp_path / "tmp", SIZE, wait_s=0)
+    service.want([SIZE])
+    assert gate.entered.wait(60)
+    with pytest.raises(FileAllocationTimeoutError):
+        service.place(SIZE, tmp_path / f"{SIZE:020d}")
+    gate.open.set()
+    service.wait_until_idle()
+    assert service.ready == [SIZE]
+    service.place(SIZE, tmp_path / f"{SIZE:020d}")
+    assert service.made_ahead == 1
+    service.stop()
+
+
+def test_a_put_that_waits_too_long_is_told_so_and_the_next_goes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    with MessageStore.open(tmp_path / "s", config()) as store:
+        monkeypatch.setattr(store._allocator, "_wait_s", 0)
+        count = put_until(store, SIZE // 2)
+        assert gate.entered.wait(60)
+        while (result := store.put_message(Message("t", BODY, queue_id=0))).status is PutMessageStatus.PUT_OK:
+            count += 1
+        assert result.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+        assert store.max_offset("t", 0) == count
+        gate.open.set()
+        monkeypatch.setattr(store._allocator, "_wait_s", 60)
+        count += put_until(store, SIZE + 5000)
+        assert store.max_offset("t", 0) == count
+
+
+def test_warm_files_are_zeros_with_blocks(tmp_path: Path) -> None:
+    warm = config(
+        warm_maped_file_enable=True,
+        flush_least_pages_when_warm_maped_file=2,
+        flush_disk_type=FlushDiskType.SYNC_FLUSH,
+    )
+    with MessageStore.open(tmp_path / "s", warm) as store:
+        put_until(store, SIZE // 4 * 3)
+        store._allocator.wait_until_idle()
+        for name in staged(store):
+            assert (store.paths.allocating / name).read_bytes() == bytes(SIZE)
+        put_until(store, SIZE + 5000)
+        assert log_files(store) == [0, SIZE]
+
+
+def test_a_name_is_durable_before_anything_in_its_file_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path / "s", config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
+        put_until(store, SIZE - 1500)
+        real = os_files.sync_directory
+
+        def refuse(path: Path) -> None:
+            if path == store.paths.commit_log:
+                raise StoreFencedError(path, "the disk is broken")
+            real(path)
+
+        monkeypatch.setattr(os_files, "sync_directory", refuse)
+        results = [store.put_message(Message("t", BODY, queue_id=0)) for _ in range(3)]
+        late = [result for result in results if result.physical_offset < 0 or result.physical_offset >= SIZE]
+        assert late
+        assert all(result.status is not PutMessageStatus.PUT_OK for result in late)
