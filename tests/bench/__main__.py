@@ -1,4 +1,4 @@
-"""python -m tests.bench [store] [rolling] [latency] [spark]: figures of this machine, a table and JSON lines (results/).
+"""python -m tests.bench [store] [rolling] [latency] [spark]: figures of this machine, table and JSON lines (results/).
 
 Every case runs several times in turn with the others of its group; the median is what counts, ratios are taken within
 one run.
