@@ -290,10 +290,8 @@ def verify(
         print(
             "clean" if not result.findings else f"{len(result.findings)} findings, {result.lost_records} records lost"
         )
-    if result.lost_records:
-        raise typer.Exit(3)
-    if result.findings:
-        raise typer.Exit(failures.EXIT_FINDINGS)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 @store_app.command()

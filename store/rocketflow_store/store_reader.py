@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.confirm import read_confirm
@@ -47,6 +47,8 @@ class StoreReader:
     where they cannot be told (an index with unusual proportions).
     """
 
+    _log_files_type: ClassVar[type[MappedFileQueue]] = MappedFileQueue
+
     def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
         self.path = Path(path)
         self.paths = StorePaths(self.path)
@@ -54,7 +56,7 @@ class StoreReader:
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
             raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
         self.config = (config or StoreConfig()).fitted_to(self.paths)
-        self._files = MappedFileQueue(self.paths.commit_log, self.config.mapped_file_size_commit_log, write=False)
+        self._files = self._log_files_type(self.paths.commit_log, self.config.mapped_file_size_commit_log, write=False)
         self._log = CommitLogView(self._files)
         self._table = FileQueueTable(
             self.paths.consume_queue, self.config.mapped_file_size_consume_queue, self._log, write=False
@@ -124,6 +126,11 @@ class StoreReader:
     def log_files(self) -> list[MappedFile]:
         """The CommitLog files, oldest first."""
         return self._files.files
+
+    @property
+    def log(self) -> CommitLogView:
+        """The CommitLog by physical offset."""
+        return self._log
 
     @property
     def commit_log_file_count(self) -> int:

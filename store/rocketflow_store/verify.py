@@ -1,96 +1,73 @@
-"""fsck: every record, queue unit and index entry against the log. Reads only; works beside a live writer.
+"""fsck: every record, queue unit and index entry against the log, and the small files. Reads only; works beside a
+live writer. Memory does not grow with the store: the log is read in stretches, queues and index in blocks.
 
-Kinds of findings: `record` (damaged bytes in the log), `missing-unit` / `wrong-unit` (a record that its queue does not
-point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`, `checkpoint`,
-`config`. A record that cannot be read is lost; everything else can be made again from the log.
+Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a gap in the log: lost), `torn-tail`
+(bytes behind the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
+queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
+`missing-entry` (a record that the index does not name), `checkpoint`, `config`, `meta`, `offset` (a position behind its
+queue's end), `file-size`, `foreign-file`. Everything but what is lost can be made again: `repair`.
 """
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.scan import ScanStop, scan_records
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.confirm import read_confirm
 from rocketflow_store.consume_queue import pre_blank, written
-from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
-from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
-from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
-from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.findings import Damage, Finding, FindingList, VerifyResult
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.mapped_file_queue import MappedFileQueue
+from rocketflow_store.queue_table import LMQ_PREFIX
 from rocketflow_store.store_reader import StoreReader
+from rocketflow_store.verify_index import IndexCheck
+from rocketflow_store.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
+from rocketflow_store.verify_side import check_checkpoint, check_config, check_files, check_meta, offsets_beyond
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy.typing as npt
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.dispatch import DispatchRows
-    from rocketflow_store.index_file import IndexFile
+    from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.mapped_file import MappedFile
 
     Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
 
-_MAX_FINDINGS_A_FILE: Final = 1000
+__all__ = ["Finding", "VerifyResult", "verify_store"]
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong: `offset` and `length` are bytes within `file`."""
-
-    kind: str
-    file: str
-    offset: int
-    length: int
-    detail: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "file": self.file,
-            "offset": self.offset,
-            "length": self.length,
-            "detail": self.detail,
-        }
+_BLOCK: Final = 1 << 16
+_MAX_ODD: Final = 1000
+"""Units of a block that are looked at one by one."""
 
 
-@dataclass(slots=True)
-class VerifyResult:
-    """What was looked at and what was found."""
+class _AnyLength(MappedFileQueue):
+    """Takes files of an odd length too, as far as they go."""
 
-    records: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
-    lost_records: int = 0
+    def _usable(self, path: Path) -> bool:
+        try:
+            return path.is_file() and path.stat().st_size > 0 and int(path.name) % self.file_size == 0
+        except FileNotFoundError:
+            return False
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "records": self.records,
-            "bytes": self.bytes,
-            "seconds": round(self.seconds, 3),
-            "findings": [one.as_dict() for one in self.findings],
-            "lostRecords": self.lost_records,
-        }
+    def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
+        super()._take(offset, entry)
+        taken = self._files.get(offset)
+        if taken is not None:
+            taken.file_size = min(taken.file_size, self.file_size)
 
 
-@dataclass(slots=True)
-class _FileResult:
-    records: int = 0
-    bytes: int = 0
-    lost: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    pairs: list[Ints] = field(default_factory=list)
-    """(position << 32 | key hash) of every index entry that the file's records ask for."""
-    seen: dict[tuple[str, int], int] = field(default_factory=dict)
+class _LenientReader(StoreReader):
+    _log_files_type = _AnyLength
 
 
 def verify_store(
@@ -100,10 +77,10 @@ def verify_store(
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerifyResult:
-    """Check the whole store; `progress(done, total)` is told bytes of log."""
+    """Check the whole store, `workers` CommitLog files at a time; `progress(done, total)` is told bytes of log."""
     began = time.monotonic()
     result = VerifyResult()
-    with StoreReader(path, config) as reader:
+    with _LenientReader(path, config) as reader:
         _Verification(reader, result, progress).run(workers)
     result.seconds = time.monotonic() - began
     return result
@@ -112,286 +89,276 @@ def verify_store(
 class _Verification:
     def __init__(self, reader: StoreReader, result: VerifyResult, progress: Callable[[int, int], None] | None) -> None:
         self._reader, self._result, self._progress = reader, result, progress
-        self._settled = reader.state == "clean"
+        self._state = reader.state
+        confirmed = read_confirm(reader.paths)
         self._end = reader.max_phy_offset
-        self._snapshot = reader.snapshot()
+        self._bounds = reader.snapshot().queues
+        self._quiet = self._state != "running"
+        self._limit = self._end if not self._quiet else max(self._end, self._written_end())
+        self._settled = 0
+        if self._state == "clean":
+            self._settled = self._limit
+        elif confirmed is not None:
+            self._settled = self._end if self._state == "running" else min(confirmed.durable_offset, self._end)
+        self._found = FindingList()
+        self._queues: dict[Queue, QueueReport] = {}
+        self._damage: list[Damage] = []
         self._done = 0
-        self._topics: set[str] = set()
+
+    def _written_end(self) -> int:
+        """Physical offset behind the last byte of the log that is not zero."""
+        for mapped in reversed(self._reader.log_files):
+            if written_end := mapped.written_end():
+                return mapped.file_from_offset + min(written_end, mapped.file_size)
+        return 0
 
     def run(self, workers: int) -> None:
-        self._config_files()
-        self._checkpoint()
-        files = [one for one in self._reader.log_files if one.file_from_offset < self._end]
+        reader, result, found = self._reader, self._result, self._found
+        if self._quiet:
+            check_files(reader.paths, reader.config, found)
+        topics = check_config(reader.paths, found)
+        index = IndexCheck(reader.index.files, reader.min_phy_offset, self._end, settled=self._state == "clean")
+        index.structure(found, reader.log)
+        context = LogContext(reader, index, self._settled, topics, self._bounds, self._told)
+        files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
-            results = list(pool.map(self._log_file, files))
-        seen: dict[tuple[str, int], int] = {}
-        for one in results:
-            self._result.records += one.records
-            self._result.bytes += one.bytes
-            self._result.lost_records += one.lost
-            self._result.findings += one.findings
-            for key, count in one.seen.items():
-                seen[key] = seen.get(key, 0) + count
-        self._queues(seen)
-        pairs = {
-            mapped.file_from_offset: np.sort(np.concatenate(one.pairs)) if one.pairs else np.zeros(0, np.int64)
-            for mapped, one in zip(files, results, strict=True)
-        }
-        for index in self._reader.index.files:
-            self._index(index, pairs)
+            reports = list(pool.map(lambda one: self._log_file(context, one), files))
+        for report in reports:
+            self._take(report)
+        self._gaps(files)
+        self._log_ends(files, reports)
+        for topic, queue_id in sorted(self._bounds.keys() | self._queues.keys()):
+            self._queue(topic, queue_id)
+        self._units()
+        self._index(index, reports)
+        self._damages()
+        check_meta(reader.paths, reader.config, found)
+        if self._quiet:
+            check_checkpoint(reader.paths, found, self._end, result.max_store_timestamp, settled=self._state == "clean")
+        for key, (_, high) in self._bounds.items():
+            result.queue_ends[key] = max(high, self._queues[key].next_offset if key in self._queues else 0)
+        if self._quiet:
+            offsets_beyond(reader.paths, result.queue_ends, topics, found)
+        first = ("record", "missing-file")
+        result.findings = sorted(found.listed, key=lambda one: one.kind not in first)
+        result.unlisted = found.unlisted
+        result.damage = self._damage
+        result.index_damaged = any(
+            one.kind in ("index-header", "index-entry", "index-chain", "missing-entry")
+            or (one.kind == "file-size" and one.file.startswith(str(reader.paths.index)))
+            for one in found.listed
+        )
 
-    def _find(self, kind: str, file: object, offset: int, length: int, detail: str) -> None:
-        self._result.findings.append(Finding(kind, str(file), offset, length, detail))
-
-    # -- side files
-
-    def _config_files(self) -> None:
-        files = ConfigFiles(self._reader.paths.config)
-        for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
-            path = self._reader.paths.config / one.NAME
-            try:
-                if one is files.topics:
-                    self._topics = set(files.topics.topics())
-                elif one is files.consumer_offsets:
-                    files.consumer_offsets.table()
-                elif one is files.delay_offsets:
-                    files.delay_offsets.offsets()
-                else:
-                    files.subscription_groups.groups()
-            except StoreError as error:
-                size = path.stat().st_size if path.exists() else 0
-                self._find("config", path, 0, size, str(error))
-
-    def _checkpoint(self) -> None:
-        path = self._reader.paths.checkpoint
-        if not path.exists():
-            return
-        size = path.stat().st_size
-        if size != CHECKPOINT_SIZE:
-            self._find("checkpoint", path, 0, size, f"has {size} bytes, not {CHECKPOINT_SIZE}")
-            return
-        fields = self._reader.checkpoint
-        for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
-            value = getattr(fields, name)
-            if not 0 <= value < 1 << 46:
-                self._find("checkpoint", path, 0, 8, f"{name} is {value}")
-
-    # -- the log
-
-    def _log_file(self, mapped: MappedFile) -> _FileResult:
-        found = _FileResult()
-        limit = min(mapped.file_size, self._end - mapped.file_from_offset)
-        position = 0
-        while position < limit:
-            scan = scan_records(mapped.buffer, position, limit)
-            if len(scan.positions):
-                position = self._run_of_records(mapped, scan.positions, scan.sizes, found)
-                self._told(int(scan.end - scan.positions[0]))
-                if position != scan.end:
-                    continue
-            position = scan.end
-            if scan.stop is ScanStop.BLANK:
-                found.bytes += mapped.file_size - position
-                break
-            if scan.stop is ScanStop.END and position < limit:
-                position = self._damaged(mapped, position, limit, "no record where one should begin", found)
-        return found
+    def _log_file(self, context: LogContext, mapped: MappedFile) -> LogFileReport:
+        limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
+        return LogFileCheck(context, mapped, limit).run()
 
     def _told(self, count: int) -> None:
         self._done += count
         if self._progress is not None:
-            self._progress(self._done, self._end - self._reader.min_phy_offset)
+            self._progress(self._done, self._limit - self._reader.min_phy_offset)
 
-    def _run_of_records(self, mapped: MappedFile, positions: Ints, sizes: Ints, found: _FileResult) -> int:
-        """Check a run; the position to go on from (behind the run, or behind the first damage in it)."""
-        records = RecordColumns(mapped.buffer, positions, sizes)
-        records.check_own_offset(mapped.file_from_offset)
-        if not records.faults:
-            records.check_crc(records.bodies())
-        good = min(records.faults) if records.faults else records.count
-        if good:
-            fine = records if good == records.count else RecordColumns(mapped.buffer, positions[:good], sizes[:good])
-            rows = rows_of_records(fine, mapped.file_from_offset, self._reader.config.delay_levels_ms)
-            found.records += good
-            found.bytes += int(sizes[:good].sum())
-            self._units_of(rows, fine, found)
-            found.pairs.append((fine.positions[rows.entries.of_row] << 32) | rows.entries.hashes)
-        if good == records.count:
-            return int(positions[-1] + sizes[-1])
-        limit = min(mapped.file_size, self._end - mapped.file_from_offset)
-        start = int(positions[good])
-        return self._damaged(mapped, start, limit, records.faults[good], found)
+    def _take(self, report: LogFileReport) -> None:
+        result = self._result
+        result.records += report.records
+        result.bytes += report.bytes
+        result.without_record_crc += report.without_record_crc
+        result.max_store_timestamp = max(result.max_store_timestamp, report.max_store_timestamp)
+        self._damage += report.damage
+        for key, one in report.queues.items():
+            self._queues.setdefault(key, QueueReport()).update(one)
 
-    def _damaged(self, mapped: MappedFile, start: int, limit: int, why: str, found: _FileResult) -> int:
-        """Note damage at `start`; the position of the next whole record (or `limit`)."""
-        following = _next_record(mapped, start + 1, limit)
-        found.lost += 1
-        found.findings.append(Finding("record", str(mapped.path), start, following - start, why))
-        return following
+    # -- the log
 
-    def _units_of(self, rows: DispatchRows, records: RecordColumns, found: _FileResult) -> None:
-        """Every record's unit: there, and the same."""
-        skipped = records.sys_flag & INNER_BATCH_FLAG != 0
-        for code, (topic, queue_id) in enumerate(rows.queues):
-            mine = np.flatnonzero((rows.queue_of == code) & ~skipped)
-            if len(mine) == 0 or (self._reader.paths.batch_consume_queue / topic).is_dir():
-                continue
-            found.seen[topic, queue_id] = found.seen.get((topic, queue_id), 0) + len(mine)
-            if len(found.findings) < _MAX_FINDINGS_A_FILE:
-                self._compare_units(topic, queue_id, rows, mine, found)
-
-    def _compare_units(
-        self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp], found: _FileResult
-    ) -> None:
-        queue = self._reader.find(topic, queue_id)
-        _, high = self._snapshot.queues.get((topic, queue_id), (0, 0))
-        directory = self._reader.paths.consume_queue / topic / str(queue_id)
-        offsets = rows.queue_offsets[mine]
-        if queue is None:
-            if self._settled and topic in self._topics:
-                found.findings.append(
-                    Finding(
-                        "missing-unit",
-                        str(directory),
-                        int(offsets[0]) * UNIT_SIZE,
-                        len(mine) * UNIT_SIZE,
-                        "no such queue",
-                    )
-                )
-            return
-        if not self._settled:
-            mine = mine[offsets < high]
-            offsets = rows.queue_offsets[mine]
-            if len(mine) == 0:
-                return
-        first, last = int(offsets.min()), int(offsets.max())
-        units = queue.units(max(first, queue.first_unit), last + 1)
-        at = offsets - max(first, queue.first_unit)
-        there = (at >= 0) & (at < len(units))
-        missing = np.flatnonzero(~there)
-        chosen = units[np.where(there, at, 0)] if len(units) else None
-        if chosen is not None:
-            missing = np.flatnonzero(~(there & written(chosen)))
-            codes = chosen["tags_code"].astype(np.int64)
-            same = (chosen["phy_offset"] == rows.phy_offsets[mine]) & (chosen["msg_size"] == rows.sizes[mine])
-            if topic != SCHEDULE_TOPIC:
-                same &= (codes == rows.tags_codes[mine]) | (codes <= MAX_EXT_ADDRESS)
-            wrong = np.setdiff1d(np.flatnonzero(~same), missing)
-            for row in wrong[:_MAX_FINDINGS_A_FILE].tolist():
-                found.findings.append(self._unit_finding("wrong-unit", queue.file_size, directory, offsets, row))
-        for row in missing[:_MAX_FINDINGS_A_FILE].tolist():
-            found.findings.append(self._unit_finding("missing-unit", queue.file_size, directory, offsets, row))
-
-    def _unit_finding(self, kind: str, file_size: int, directory: Path, offsets: Ints, row: int) -> Finding:
-        position = int(offsets[row]) * UNIT_SIZE
-        base = position - position % file_size
-        return Finding(
-            kind, str(directory / f"{base:020d}"), position - base, UNIT_SIZE, f"queue offset {offsets[row]}"
-        )
-
-    # -- queues and index
-
-    def _queues(self, seen: dict[tuple[str, int], int]) -> None:
-        """Units that no record of the log asked for."""
-        for (topic, queue_id), (low, high) in self._snapshot.queues.items():
-            queue = self._reader.find(topic, queue_id)
-            if queue is None or topic.startswith("%LMQ%"):
-                continue
-            beyond = queue.units(high, high + 1)
-            directory = self._reader.paths.consume_queue / topic / str(queue_id)
-            if self._settled and len(beyond) and written(beyond)[0] and self._claims_record(beyond):
-                position = high * UNIT_SIZE
-                base = position - position % queue.file_size
-                self._find(
-                    "stray-unit",
-                    directory / f"{base:020d}",
-                    position - base,
-                    UNIT_SIZE,
-                    f"queue offset {high} points at {int(beyond['phy_offset'][0])}: another or a damaged record",
-                )
-            if seen.get((topic, queue_id), 0) == high - low:
-                continue
-            self._stray_units(topic, queue_id, low, high, directory)
-
-    def _claims_record(self, unit: npt.NDArray[np.void]) -> bool:
-        """Whether a record that says it is at this place, and of this size, stands where the unit points."""
-        phy_offset, size = int(unit["phy_offset"][0]), int(unit["msg_size"][0])
-        if phy_offset < self._reader.min_phy_offset:
-            return False
-        return self._reader.record_size_at(phy_offset) == size or phy_offset == self._end
-
-    def _stray_units(self, topic: str, queue_id: int, low: int, high: int, directory: Path) -> None:
-        queue = self._reader.find(topic, queue_id)
-        assert queue is not None
-        found = 0
-        for start in range(low, high, 1 << 16):
-            units = self._reader.read_units(topic, queue_id, start, min(start + (1 << 16), high))
-            bad = ~(self._reader.units_match(topic, queue_id, start, units) | pre_blank(units))
-            for row in np.flatnonzero(bad).tolist():
-                if found >= _MAX_FINDINGS_A_FILE:
-                    return
-                found += 1
-                position = (start + row) * UNIT_SIZE
-                base = position - position % queue.file_size
-                self._find(
-                    "stray-unit",
-                    directory / f"{base:020d}",
-                    position - base,
-                    UNIT_SIZE,
-                    f"queue offset {start + row} points at {int(units['phy_offset'][row])}, where its record is not",
-                )
-
-    def _index(self, index: IndexFile, pairs: dict[int, Ints]) -> None:
-        header = index.reload()
-        if not 1 <= header.index_count <= index.index_num:
-            self._find("index-header", index.path, 36, 4, f"index count is {header.index_count}")
-            return
-        table = index.entry_table()[1:]
-        numbers = np.arange(1, len(table) + 1)
-        phy_offsets = table["phy_offset"].astype(np.int64)
-        hashes = table["key_hash"].astype(np.int64)
+    def _gaps(self, files: list[MappedFile]) -> None:
+        """CommitLog files that are missing between others, and what short ones lack."""
         size = self._reader.config.mapped_file_size_commit_log
-        in_log = (phy_offsets >= self._reader.min_phy_offset) & (phy_offsets < self._end)
-        good = ~in_log & (phy_offsets < self._reader.min_phy_offset)
-        for base in np.unique(phy_offsets[in_log] // size * size).tolist():
-            known = pairs.get(base, np.zeros(0, np.int64))
-            mine = np.flatnonzero(in_log & (phy_offsets // size * size == base))
-            wanted = ((phy_offsets[mine] - base) << 32) | hashes[mine]
-            at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-            good[mine] = known[at] == wanted if len(known) else False
-        if not self._settled:
-            good |= phy_offsets >= self._end
-        self._entries(index, numbers[~good], "index-entry", "no record with this key at the place it names")
-        slots = hashes % index.hash_slot_num
-        order = np.argsort(slots, kind="stable")
-        previous = np.zeros(len(table), np.int64)
-        same = slots[order][1:] == slots[order][:-1]
-        previous[order[1:][same]] = numbers[order[:-1][same]]
-        self._entries(index, numbers[table["prev_index"] != previous], "index-chain", "points at another entry")
-        heads = np.zeros(index.hash_slot_num, np.int64)
-        heads[slots[order]] = numbers[order]
-        wrong = np.flatnonzero(index.slots() != heads)
-        for slot in wrong[:_MAX_FINDINGS_A_FILE].tolist() if self._settled else []:
-            self._find("index-chain", index.path, 40 + 4 * slot, 4, f"slot {slot} does not head its chain")
+        for one, following in pairwise(files):
+            if one.end_offset < following.file_from_offset:
+                gap = following.file_from_offset - one.end_offset
+                where = str(one.path if gap < size else self._reader.paths.commit_log)
+                self._damage.append(Damage(one.end_offset, gap, where, one.file_size, "not there", gap=True))
 
-    def _entries(self, index: IndexFile, numbers: npt.NDArray[np.intp], kind: str, detail: str) -> None:
-        start = 40 + 4 * index.hash_slot_num
-        for number in numbers[:_MAX_FINDINGS_A_FILE].tolist():
-            self._find(kind, index.path, start + 20 * number, 20, f"entry {number}: {detail}")
+    def _log_ends(self, files: list[MappedFile], reports: list[LogFileReport]) -> None:
+        """What looks like damage and is not: an end mark that is missing, and bytes that an unclean stop left."""
+        for at, (mapped, report) in enumerate(zip(files, reports, strict=True)):
+            if not report.damage:
+                continue
+            last = report.damage[-1]
+            if last.position + last.length < min(mapped.file_size, self._limit - mapped.file_from_offset):
+                continue
+            if at + 1 < len(files):
+                rest = memoryview(mapped.buffer)[last.position + 8 : last.position + last.length]
+                if not np.frombuffer(rest, np.uint8).any():
+                    self._damage.remove(last)
+                    self._found.add("blank", mapped.path, last.position, last.length, "the file's end mark is damaged")
+            elif last.phy_offset >= self._settled or not self._claimed(last.phy_offset):
+                # nothing tells that this was ever a whole record
+                self._damage.remove(last)
+                self._found.add("torn-tail", mapped.path, last.position, last.length, last.why)
 
+    def _claimed(self, phy_offset: int) -> bool:
+        """Whether a queue's last unit says that a record begins at `phy_offset`."""
+        for topic, queue_id in self._bounds:
+            queue = self._reader.find(topic, queue_id)
+            if queue is not None:
+                end = queue.scan_end()
+                unit = queue.units(max(end - 1, queue.first_unit), end)
+                if len(unit) and int(unit["phy_offset"][-1]) == phy_offset:
+                    return True
+        return False
 
-def _next_record(mapped: MappedFile, start: int, limit: int) -> int:
-    """Position of the first place at or behind `start` where a record stands that says it stands there."""
-    octets = np.frombuffer(mapped.buffer, np.uint8)
-    step = 1 << 20
-    while start + MIN_RECORD_SIZE <= limit:
-        stop = min(start + step, limit - MIN_RECORD_SIZE + 1)
-        window: npt.NDArray[Any] = np.ndarray((stop - start,), ">i4", buffer=octets[start + 4 :], strides=(1,))
-        for at in np.flatnonzero((window == MAGIC_V1) | (window == MAGIC_V2)).tolist():
-            position = start + at
-            own = int.from_bytes(octets[position + 28 : position + 36].tobytes(), "big", signed=True)
-            size = int.from_bytes(octets[position : position + 4].tobytes(), "big", signed=True)
-            if own == position + mapped.file_from_offset and MIN_RECORD_SIZE <= size <= limit - position:
-                return position
-        start = stop
-    return limit
+    def _damages(self) -> None:
+        for one in self._damage:
+            if not one.gap:
+                self._found.add("record", one.file, one.position, one.length, one.why)
+            self._result.lost_records += one.lost
+        for finding in self._found.listed:
+            if finding.kind == "missing-file":
+                self._result.lost_records = max(self._result.lost_records, 1)
+
+    # -- queues
+
+    def _queue(self, topic: str, queue_id: int) -> None:
+        """Slots that no record of the log asked for: behind damage, stray, or of a record with a damaged header."""
+        queue = self._reader.find(topic, queue_id)
+        report = self._queues.setdefault((topic, queue_id), QueueReport())
+        low, high = self._bounds.get((topic, queue_id), (0, 0))
+        if queue is None or topic.startswith(LMQ_PREFIX):
+            return
+        reached = queue.scan_end() if self._settled else high
+        if report.matched == high - low == max(reached, report.next_offset) - low and not report.wrong:
+            return
+        stop = max(reached, report.next_offset if self._state == "clean" else 0, high)
+        start = max(queue.first_unit, low)
+        for first in range(start, stop, _BLOCK):
+            units = queue.units(first, min(first + _BLOCK, stop))
+            blanks = pre_blank(units)
+            there = written(units)
+            empty = np.flatnonzero(~there) + first
+            if self._settled:
+                report.missing.add_numbers(empty[empty < report.next_offset])
+            match = np.zeros(len(units), bool)
+            match[there & ~blanks] = True
+            match[match] = self._match(topic, queue_id, first, units)[match]
+            odd = np.flatnonzero(there & ~blanks & ~match)
+            odd = odd[~report.wrong.contains(odd + first)]
+            odd = odd[~self._in_damage(units["phy_offset"][odd].astype(np.int64), claim=True)]
+            for row in odd[:_MAX_ODD].tolist():
+                self._odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]), low)
+            report.stray.add_numbers(odd[_MAX_ODD:] + first)
+
+    def _in_damage(self, phy_offsets: Ints, *, claim: bool = False) -> npt.NDArray[np.bool_]:
+        """Which offsets are of bytes known to be damaged; with `claim` the damage counts them as records lost."""
+        if not self._damage:
+            return np.zeros(len(phy_offsets), bool)
+        self._damage.sort(key=lambda one: one.phy_offset)
+        starts = np.array([one.phy_offset for one in self._damage], np.int64)
+        ends = np.array([one.end for one in self._damage], np.int64)
+        at = np.searchsorted(starts, phy_offsets, side="right") - 1
+        inside: npt.NDArray[np.bool_] = (at >= 0) & (phy_offsets < ends[at])
+        if claim:
+            for number in at[inside].tolist():
+                self._damage[number].claims += 1
+        return inside
+
+    def _match(self, topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        return self._reader.units_match(topic, queue_id, first, units)
+
+    def _odd_unit(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int, low: int) -> None:
+        """A unit whose record is not what it says: which of the two is wrong?"""
+        if phy_offset < self._reader.min_phy_offset and number <= low:
+            return
+        if self._header_is_damaged(queue, number, phy_offset, size):
+            return
+        self._queues[queue.topic, queue.queue_id].stray.add(number, number + 1)
+        if self._state == "clean" and phy_offset >= self._limit and self._follows(queue, number, phy_offset):
+            self._result.lost_records += 1  # the end of the log is gone
+
+    def _follows(self, queue: ConsumeQueue, number: int, phy_offset: int) -> bool:
+        """Whether a unit points behind the record of the one before it, and in front of the one behind it."""
+        before, behind = queue.units(max(number - 1, queue.first_unit), number), queue.units(number + 1, number + 2)
+        if len(before) and not pre_blank(before)[0] and int(before["phy_offset"][0]) >= phy_offset:
+            return False
+        return not (len(behind) and written(behind)[0] and int(behind["phy_offset"][0]) <= phy_offset)
+
+    def _header_is_damaged(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int) -> bool:
+        """Whether the record is at fault: it is there, but says that it is another one, which no queue confirms."""
+        if self._reader.record_size_at(phy_offset) != size or not self._follows(queue, number, phy_offset):
+            return False
+        try:
+            message = self._reader.log.message_at(phy_offset, size)
+        except StoreError:
+            return False
+        claimed = message.topic, message.queue_id
+        at = message.queue_offset
+        other = self._reader.find(*claimed) if claimed in self._bounds else None
+        unit = other.units(at, at + 1) if other is not None and at >= other.first_unit else None
+        if (
+            unit is not None
+            and len(unit)
+            and (int(unit["phy_offset"][0]), int(unit["msg_size"][0]))
+            == (
+                phy_offset,
+                size,
+            )
+        ):
+            return False
+        if claimed in self._queues:
+            report = self._queues[claimed]
+            report.missing.remove(at)
+            report.wrong.remove(at)
+        why = f"says it is {message.topic} queue {message.queue_id} offset {at}, "
+        why += f"which {queue.topic} queue {queue.queue_id} offset {number} points at"
+        base = phy_offset - phy_offset % self._reader.config.mapped_file_size_commit_log
+        path = next(one.path for one in self._reader.log_files if one.file_from_offset == base)
+        self._damage.append(Damage(phy_offset, size, str(path), phy_offset - base, why))
+        self._result.records -= 1
+        return True
+
+    def _units(self) -> None:
+        """The queues' findings, a range of units each."""
+        for (topic, queue_id), report in self._queues.items():
+            kinds = (("missing-unit", report.missing), ("wrong-unit", report.wrong), ("stray-unit", report.stray))
+            directory = self._reader.paths.consume_queue / topic / str(queue_id)
+            size = self._reader.config.mapped_file_size_consume_queue
+            for kind, numbers in kinds:
+                for first, stop in numbers.ranges:
+                    self._result.queues.add((topic, queue_id))
+                    position, end = first * UNIT_SIZE, stop * UNIT_SIZE
+                    while position < end:
+                        base = position - position % size
+                        length = min(end, base + size) - position
+                        what = f"queue offset {position // UNIT_SIZE}"
+                        if length > UNIT_SIZE:
+                            what += f" to {(position + length) // UNIT_SIZE - 1}"
+                        self._found.add(kind, directory / f"{base:020d}", position - base, length, what)
+                        position += length
+
+    # -- index
+
+    def _index(self, index: IndexCheck, reports: list[LogFileReport]) -> None:
+        keys = 0
+        for report in reports:
+            keys += report.index.keys
+            damaged = self._in_damage(np.array([one[2] for one in report.index.wrong], np.int64))
+            for (number, entry, phy_offset), lost in zip(report.index.wrong, damaged.tolist(), strict=True):
+                if not lost:
+                    position = index.entry_position(number, entry)
+                    what = f"entry {entry} names {phy_offset}: no record with this key and time there"
+                    self._found.add("index-entry", index.path_of(number), position, 20, what)
+            damaged = self._in_damage(np.array(report.index.missing, np.int64))
+            for phy_offset, lost in zip(report.index.missing, damaged.tolist(), strict=True):
+                if not lost:
+                    mapped = next(
+                        one for one in self._reader.log_files if one.file_from_offset <= phy_offset < one.end_offset
+                    )
+                    position = phy_offset - mapped.file_from_offset
+                    size = self._reader.record_size_at(phy_offset) or 0
+                    self._found.add(
+                        "missing-entry", mapped.path, position, size, "the index lacks a key of this record"
+                    )
+        paths = self._reader.paths
+        lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
+        if not self._reader.index.files and keys and lost and self._state == "clean":
+            self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")

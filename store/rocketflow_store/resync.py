@@ -1,0 +1,83 @@
+"""Finding the next record behind damage in a CommitLog file.
+
+The damaged record's own size is believed where a whole record (or the file's end) stands behind it: what its body
+holds is then never looked at, so that no client can smuggle a record in. Else the next bytes that are a whole record
+at the very place that they name are taken: magic code, lengths, physical offset and CRC.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.format.record import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow_store.mapped_file import MappedFile
+
+_WINDOW: Final = 1 << 20
+
+
+def next_sound(mapped: MappedFile, start: int, limit: int) -> int | None:
+    """Position (behind `start`, below `limit`) of the next whole or blank record; None where there is none."""
+    view = memoryview(mapped.buffer)
+    if start + 4 <= limit:
+        size = int.from_bytes(view[start : start + 4], "big", signed=True)
+        if size >= MIN_RECORD_SIZE and start + size < limit and _sound(mapped, start + size, limit):
+            return start + size
+    octets = np.frombuffer(mapped.buffer, np.uint8)
+    at = start + 1
+    while at + BLANK_SIZE <= limit:
+        stop = min(at + _WINDOW, limit - BLANK_SIZE + 1)
+        window: npt.NDArray[Any] = np.ndarray((stop - at,), ">i4", buffer=octets[at + 4 :], strides=(1,))
+        hits = np.flatnonzero((window == MAGIC_V1) | (window == MAGIC_V2) | (window == BLANK_MAGIC))
+        for hit in hits.tolist():
+            if _sound(mapped, at + hit, limit):
+                return at + hit
+        at = stop
+    return None
+
+
+def next_whole_offset(mapped: MappedFile, start: int) -> int | None:
+    """Physical offset of the next whole record of a file behind position `start`, None where there is none."""
+    found = next_sound(mapped, start, mapped.file_size)
+    if found is None or is_end_blank(mapped, found):
+        return None
+    return mapped.file_from_offset + found
+
+
+def is_end_blank(mapped: MappedFile, position: int) -> bool:
+    """Whether a blank record stands at `position` that reaches to the file's end, as it must."""
+    if position + BLANK_SIZE > mapped.file_size:
+        return False
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    return bool(magic == BLANK_MAGIC and position + size == mapped.file_size)
+
+
+def is_whole(mapped: MappedFile, position: int, limit: int) -> bool:
+    """Whether all that a record has to be is right at `position`: bounds, magic, lengths, place and CRC."""
+    if position < 0 or position + MIN_RECORD_SIZE > limit:
+        return False
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= limit - position:
+        return False
+    record = RecordColumns(mapped.buffer, np.array([position], np.int64), np.array([size], np.int64))
+    record.check_own_offset(mapped.file_from_offset)
+    if not record.faults:
+        record.check_crc(record.bodies())
+    return not record.faults
+
+
+def _sound(mapped: MappedFile, position: int, limit: int) -> bool:
+    return is_end_blank(mapped, position) or is_whole(mapped, position, limit)
