@@ -5,9 +5,10 @@ Dispatch follows the log: what it writes is a function of the records alone, so 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +109,9 @@ def _strings(values: Sequence[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
 
 
+_SIDE_BY_SIDE_FROM: Final = 1 << 16
+
+
 class Dispatcher:
     """Writes units and index entries; `index` is None where indexing is switched off."""
 
@@ -133,6 +137,23 @@ class Dispatcher:
         self._put_units(rows)
         if self._index is not None:
             self._put_keys(rows, self._index)
+
+    def dispatch_all(self, parts: Sequence[DispatchRows]) -> None:
+        """As `dispatch` for one after the other; of many rows the queues and the index take theirs side by side."""
+        index = self._index
+        if index is None or sum(len(rows.phy_offsets) for rows in parts) < _SIDE_BY_SIDE_FROM:
+            for rows in parts:
+                self.dispatch(rows)
+            return
+        with ThreadPoolExecutor(1, "dispatch") as beside:
+            units = beside.submit(self._put_all_units, parts)
+            for rows in parts:
+                self._put_keys(rows, index)
+            units.result()
+
+    def _put_all_units(self, parts: Sequence[DispatchRows]) -> None:
+        for rows in parts:
+            self._put_units(rows)
 
     def _put_units(self, rows: DispatchRows) -> None:
         units = np.empty(len(rows.phy_offsets), UNIT_DTYPE)

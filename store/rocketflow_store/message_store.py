@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -535,17 +536,16 @@ class MessageStore:
         sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         with self._dispatch_lock:
             limit = self._commit_log.flushed_offset if sync else self._commit_log.wrote_offset
-            singles: list[DispatchRow] = []
             confirmed = self._confirmed
+            ready: list[DispatchRow | DispatchRows] = []
             while self._pending and self._pending[0][0] <= limit:
                 confirmed, rows = self._pending.popleft()
-                if isinstance(rows, DispatchRow):
-                    singles.append(rows)
-                    continue
-                self._dispatch_singles(singles)
-                singles = []
-                self._dispatcher.dispatch(rows)
-            self._dispatch_singles(singles)
+                ready.append(rows)
+            for single, group in groupby(ready, lambda rows: isinstance(rows, DispatchRow)):
+                if single:
+                    self._dispatch_singles(list(group))  # type: ignore[arg-type]
+                else:
+                    self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
             if confirmed > self._confirmed:
                 self._confirmed = confirmed
                 self._confirm_file.confirm(confirmed)

@@ -7,6 +7,7 @@ not counted. Ratios are of medians of one run.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -37,7 +38,7 @@ from tests.maven import JarsNotFetchedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS: Final = 5
+ROUNDS: Final = 4
 SIZES: Final = ((200, 4_000_000), (1024, 1_000_000))
 _FILES: Final = 8
 
@@ -79,10 +80,11 @@ class _Data:
 
 
 def _in_turn(measures: dict[str, object]) -> dict[str, list[float]]:
-    """Every measure once a round; the first round warms up."""
+    """Every measure once a round, with nothing left to be written by the one before; the first round warms up."""
     found: dict[str, list[float]] = {label: [] for label in measures}
     for number in range(ROUNDS):
         for label, measure in measures.items():
+            os.sync()
             rate = measure()  # type: ignore[operator]
             if number:
                 found[label].append(rate)

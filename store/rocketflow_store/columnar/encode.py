@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-_CHUNK_ROWS: Final = 2048
+_CHUNK_ROWS: Final = 4096
 _CHUNK_BYTES: Final = 2 << 20
 _PROPERTIES_ROOM: Final = 512
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
