@@ -139,6 +139,18 @@ class StoreConfig:
     max_transfer_count_on_message_in_disk: int = 8
     access_message_in_memory_max_ratio: int = 40
     max_msgs_num_batch: int = 64
+    clean_resource_interval: int = 10_000
+    delete_when: str = "04"
+    file_reserved_time: int = 72
+    delete_commit_log_files_interval: int = 100
+    delete_consume_queue_files_interval: int = 100
+    destroy_maped_file_interval_forcibly: int = 120_000
+    redelete_hanged_file_interval: int = 120_000
+    delete_file_batch_max: int = 10
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    disk_space_warning_level_ratio: int = 90
+    clean_file_forcibly_enable: bool = True
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -152,6 +164,16 @@ class StoreConfig:
             ("flush_least_pages_when_warm_maped_file", 0, 1 << 20),
             ("flush_interval_commit_log", 1, 3_600_000),
             ("sync_flush_timeout", 1, 3_600_000),
+            ("clean_resource_interval", 1, 86_400_000),
+            ("file_reserved_time", 0, 1 << 20),
+            ("delete_commit_log_files_interval", 0, 60_000),
+            ("delete_consume_queue_files_interval", 0, 60_000),
+            ("destroy_maped_file_interval_forcibly", 0, 1 << 31),
+            ("redelete_hanged_file_interval", 0, 1 << 31),
+            ("delete_file_batch_max", 1, 1 << 20),
+            ("disk_max_used_space_ratio", 0, 100),
+            ("disk_space_clean_forcibly_ratio", 0, 100),
+            ("disk_space_warning_level_ratio", 0, 100),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
@@ -164,6 +186,9 @@ class StoreConfig:
         except ValueError as error:
             raise StoreConfigError("storeHost", self.store_host, str(error)) from error
         _ = self.delay_levels_ms
+        hours = [one for one in self.delete_when.split(";") if one.strip()]
+        if not all(one.strip().isdecimal() and int(one) < 24 for one in hours):
+            raise StoreConfigError("deleteWhen", self.delete_when, "must be hours 0 to 23, separated by ';', e.g. '04'")
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

@@ -66,6 +66,10 @@ class ConsumeQueue:
         """The files, oldest first."""
         return [mapped.path for mapped in self._queue.files]
 
+    @property
+    def file_count(self) -> int:
+        return len(self._queue)
+
     def refresh(self) -> None:
         """Look for files that another process added or removed."""
         self._queue.refresh()
@@ -149,6 +153,15 @@ class ConsumeQueue:
         self._queue.drop_from(start)
         if last is not None and last.file_from_offset != position:
             last.zero_from(position - last.file_from_offset)
+
+    def last_phy_offsets(self) -> list[int]:
+        """Where the last unit of each file points, oldest first."""
+        places = [mapped.read(mapped.file_size - UNIT_SIZE, UNIT_SIZE) for mapped in self._queue.files]
+        return [int.from_bytes(one[:8], "big", signed=True) for one in places]
+
+    def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
+        """Delete the `count` oldest files: see `MappedFileQueue.remove_first`."""
+        return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)]
 
     def sync(self) -> None:
         """Make what was put durable."""

@@ -32,10 +32,14 @@ class IndexService:
         self._directory, self._clock, self._write = directory, clock, write
         self._hash_slot_num, self._index_num = hash_slot_num, index_num
         self._files: dict[str, IndexFile] = {}
-        self.refresh()
+        self._look()
 
     def refresh(self) -> None:
-        """Look which files there are now."""
+        """Look which files there are now. A writing service knows: it makes and removes them itself."""
+        if not self._write:
+            self._look()
+
+    def _look(self) -> None:
         try:
             names = sorted(path.name for path in self._directory.iterdir() if _is_index_name(path.name))
         except FileNotFoundError:
@@ -162,6 +166,17 @@ class IndexService:
                 return matching
             until = there[0].store_timestamp
         return []
+
+    def remove_first(self, count: int) -> list[Path]:
+        """Delete the `count` oldest files; look-ups that are under way go on in them."""
+        going = self.files[:count]
+        self._files = {name: one for name, one in self._files.items() if one not in going}
+        for one in going:
+            os_files.remove_file(one.path)
+            one.close()
+        if going:
+            os_files.sync_directory(self._directory)
+        return [one.path for one in going]
 
     def recover(self, phy_offset: int) -> None:
         """After an unclean stop: keep only entries of records below `phy_offset`, drop files that begin behind it."""

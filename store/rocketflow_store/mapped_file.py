@@ -27,18 +27,20 @@ def file_name(file_from_offset: int) -> str:
 class MappedFile:
     """A file of `file_size` bytes that begins at `file_from_offset`.
 
-    Held by reference count: `hold` before use beyond the call, `release` after; `destroy` deletes the file, and its
-    bytes stay readable for those who still hold it.
+    Held by reference count: `hold` before use beyond the call, `release` after. A file that is to go is retired first:
+    nobody new may hold it, and it is deleted once nobody does, or after a while anyway. Its bytes stay what they are
+    for those who still read them: the descriptor is closed when the last of them lets go.
     """
 
     def __init__(self, path: Path, file_from_offset: int, *, write: bool) -> None:
         self.path = path
         self.file_from_offset = file_from_offset
         self._write = write
-        self._fd = os_files.open_file(path, write=write)
+        self._descriptor: Descriptor | None = Descriptor(os_files.open_file(path, write=write))
         self.file_size = os_files.file_size(self._fd)
         self._buffer: pa.Buffer | None = None
         self._references = 1
+        self._retired_ms = -1
         self._lock = threading.Lock()
 
     @classmethod
@@ -52,6 +54,11 @@ class MappedFile:
         return cls(path, file_from_offset, write=True)
 
     @property
+    def _fd(self) -> int:
+        """The descriptor, for the owner alone: it may be closed behind the back of anybody else."""
+        return -1 if self._descriptor is None else self._descriptor.fd
+
+    @property
     def end_offset(self) -> int:
         """Offset behind the last byte of the file."""
         return self.file_from_offset + self.file_size
@@ -59,14 +66,16 @@ class MappedFile:
     @property
     def buffer(self) -> pa.Buffer:
         """The whole file as a read-only buffer; it follows later writes."""
-        if self._buffer is None:
-            if self._fd < 0:
+        buffer = self._buffer
+        if buffer is None:
+            descriptor = self._descriptor
+            if descriptor is None:
                 raise StoreAccessError(self.path, "was removed, or another file took its place, while it was read")
             try:
-                self._buffer = os_files.map_read_only(self._fd, self.file_size)
+                buffer = self._buffer = os_files.map_read_only(descriptor.fd, self.file_size)
             except (OSError, ValueError) as error:
                 raise StoreAccessError(self.path, f"cannot be mapped: {error}") from error
-        return self._buffer
+        return buffer
 
     def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
         """Put `data` at `position` of the file."""
@@ -76,16 +85,18 @@ class MappedFile:
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from `position`, copied; fewer where the file ends."""
-        return os_files.read_at(self._fd, position, size) if self._fd >= 0 else b""
+        descriptor = self._descriptor
+        return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size)
 
     def is_replaced(self, entry_inode: int | None = None) -> bool:
         """Whether the name now belongs to another file or to none, or bytes were cut off (and must not be touched).
 
         `entry_inode` is the inode that the directory names, where it was just read.
         """
-        if self._fd < 0:
+        descriptor = self._descriptor
+        if descriptor is None:
             return True
-        status = os.fstat(self._fd)
+        status = os.fstat(descriptor.fd)
         if status.st_size < self.file_size:
             return True
         if entry_inode == status.st_ino:
@@ -98,7 +109,9 @@ class MappedFile:
 
     def sync(self) -> None:
         """Make everything written so far durable."""
-        os_files.sync_file(self._fd, self.path)
+        descriptor = self._descriptor
+        if descriptor is not None:  # a file that retention removed needs no sync
+            os_files.sync_file(descriptor.fd, self.path)
 
     def zero_from(self, position: int) -> None:
         """Zero the file's rest and make that durable; nothing is done where it is zero already."""
@@ -110,9 +123,9 @@ class MappedFile:
         return os_files.last_nonzero(self._fd, self.path, self.file_size)
 
     def hold(self) -> bool:
-        """Keep the file open; False where it was closed already."""
+        """Keep the file; False where it was closed or retired already."""
         with self._lock:
-            if self._references <= 0:
+            if self._references <= 0 or self._retired_ms >= 0:
                 return False
             self._references += 1
             return True
@@ -122,10 +135,41 @@ class MappedFile:
         with self._lock:
             self._references -= 1
             if self._references == 0:
-                os.close(self._fd)
-                self._fd, self._buffer = -1, None
+                self._descriptor = self._buffer = None
+
+    @property
+    def retired(self) -> bool:
+        """Whether the file is about to go."""
+        return self._retired_ms >= 0
+
+    def retire(self, now_ms: int, forcibly_after_ms: int) -> bool:
+        """Let nobody new hold the file; whether it may be deleted: nobody holds it, or they had time to let go."""
+        with self._lock:
+            if self._retired_ms < 0:
+                self._retired_ms = now_ms
+            return self._references <= 1 or now_ms - self._retired_ms >= forcibly_after_ms
+
+    def modified_ms(self) -> int:
+        """When the file was last written to, by the file system's clock."""
+        return os_files.modified_ms(self._fd)
 
     def destroy(self) -> None:
         """Delete the file; readers that hold it go on."""
         os_files.remove_file(self.path)
         self.release()
+
+
+class Descriptor:
+    """A file descriptor that is closed when nobody refers to it any more.
+
+    Whoever reads keeps a reference for as long as the call takes: a number that was closed meanwhile may already
+    belong to another file.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)

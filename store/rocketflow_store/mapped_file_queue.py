@@ -32,8 +32,7 @@ class MappedFileQueue:
         self._write, self._allocator = write, allocator
         self._names, self._synced_names = 0, 0
         self._names_lock = threading.Lock()
-        self._files: dict[int, MappedFile] = {}
-        self._order: list[int] = []
+        self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
         self.replacements = 0
         """Rises where files are not those of before: after a restore, or a recovery that cut the end."""
         self._lock = threading.Lock()
@@ -56,13 +55,14 @@ class MappedFileQueue:
         except OSError as error:
             raise access_error(self.directory, error) from error
         with self._lock:
-            if self._order and self._order[-1] not in found:  # retention takes the oldest, never the newest
+            known = self._files
+            if known and next(reversed(known)) not in found:  # retention takes the oldest, never the newest
                 self.replacements += 1
-            for offset in self._files.keys() - found.keys():
-                self._files.pop(offset).release()
-            for offset, entry in found.items():
-                self._take(offset, entry)
-            self._order = sorted(self._files)
+            self._files = {offset: mapped for offset, mapped in known.items() if offset in found}
+            for offset in known.keys() - found.keys():
+                known[offset].release()
+            for offset in sorted(found):
+                self._take(offset, found[offset])
 
     def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
         """Have the file that the directory names now."""
@@ -70,16 +70,20 @@ class MappedFileQueue:
         if known is not None:
             if not known.is_replaced(entry.inode()):
                 return
-            self._files.pop(offset).release()
+            self._files = {start: mapped for start, mapped in self._files.items() if start != offset}
+            known.release()
             self.replacements += 1
         path = self.directory / entry.name
         if not self._usable(path):
             return
         try:
-            self._files[offset] = MappedFile(path, offset, write=self._write)
+            self._add(MappedFile(path, offset, write=self._write))
         except StoreAccessError:
             if path.exists():
                 raise
+
+    def _add(self, mapped: MappedFile) -> None:
+        self._files = dict(sorted({**self._files, mapped.file_from_offset: mapped}.items()))
 
     def _usable(self, path: Path) -> bool:
         try:
@@ -95,18 +99,23 @@ class MappedFileQueue:
     @property
     def files(self) -> list[MappedFile]:
         """The files, oldest first."""
-        return [self._files[offset] for offset in self._order]
+        return list(self._files.values())
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._files)
 
     @property
     def first(self) -> MappedFile | None:
-        return self._files[self._order[0]] if self._order else None
+        """The oldest file, those aside that are about to go."""
+        for mapped in self._files.values():
+            if not mapped.retired:
+                return mapped
+        return None
 
     @property
     def last(self) -> MappedFile | None:
-        return self._files[self._order[-1]] if self._order else None
+        files = self._files
+        return files[next(reversed(files))] if files else None
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds `offset`."""
@@ -127,8 +136,7 @@ class MappedFileQueue:
             self._names += 1
             created = MappedFile(path, file_from_offset, write=True)
         with self._lock:
-            self._files[file_from_offset] = created
-            self._order = sorted(self._files)
+            self._add(created)
         return created
 
     def allocate_ahead(self, *offsets: int) -> None:
@@ -148,21 +156,35 @@ class MappedFileQueue:
 
     def drop_from(self, offset: int) -> list[Path]:
         """Delete the files that begin at or behind `offset`; their paths."""
-        dropped = [self._files[start] for start in self._order if start >= offset]
         with self._lock:
-            for mapped in dropped:
-                self._files.pop(mapped.file_from_offset)
-            self._order = sorted(self._files)
+            dropped = [mapped for mapped in self._files.values() if mapped.file_from_offset >= offset]
+            self._files = {start: mapped for start, mapped in self._files.items() if start < offset}
         for mapped in dropped:
             mapped.destroy()
         if dropped:
             os_files.sync_directory(self.directory)
         return [mapped.path for mapped in dropped]
 
+    def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[MappedFile]:
+        """Delete the `count` oldest files, up to the first that somebody holds; which went.
+
+        A held file is retired: it goes at a later call, when it was let go or `forcibly_after_ms` passed.
+        """
+        removed: list[MappedFile] = []
+        for mapped in self.files[:count]:
+            if not mapped.retire(now_ms, forcibly_after_ms):
+                break
+            with self._lock:
+                self._files = {start: one for start, one in self._files.items() if one is not mapped}
+            mapped.destroy()
+            removed.append(mapped)
+        if removed:
+            os_files.sync_directory(self.directory)
+        return removed
+
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            for mapped in self._files.values():
+            files, self._files = self._files, {}
+            for mapped in files.values():
                 mapped.release()
-            self._files.clear()
-            self._order = []

@@ -19,6 +19,7 @@ import numpy as np
 
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
+from rocketflow_store.clean_service import CleanResult, CleanService
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
@@ -61,6 +62,7 @@ from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
 from rocketflow_store.results import AppendBatchResult, GetMessageResult, PutMessageResult
+from rocketflow_store.service_thread import ServiceThread
 from rocketflow_store.status import FlushDiskType, PutMessageStatus
 from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.store_queries import StoreQueries
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
 _FRONTIER_INTERVAL_S: Final = 10.0
 _FRONTIER_BYTES: Final = 512 << 20
 _COMMIT_TIMEOUT_S: Final = 24 * 3600.0
+_FIRST_CLEAN_S: Final = 60.0
 _PAGE_BYTES: Final = 4096
 _GATHER_FROM: Final = 24
 """From this many single rows on, columns are quicker than a loop."""
@@ -148,6 +151,19 @@ class MessageStore:
         self._confirm_file = ConfirmFile(paths, end, end)
         self._frontier, self._frontier_at = end, time.monotonic()
         self._queries = StoreQueries(self._log, self, self.index, config, lambda: self.max_phy_offset)
+        self._clean = CleanService(
+            paths,
+            self._files,
+            self._queues,
+            self.index,
+            config,
+            removable_to=lambda: min(self._confirmed, self._commit_log.flushed_offset),
+            dispatch_lock=self._dispatch_lock,
+        )
+        self._clean_lock = threading.Lock()
+        self._clean_thread = ServiceThread(
+            "clean-resource", self._clean_step, config.clean_resource_interval / 1000, first_s=_FIRST_CLEAN_S
+        )
         self._periodic = PeriodicFlush(self._flush_step, config.flush_interval_commit_log / 1000)
 
     # -- opening and closing
@@ -228,6 +244,7 @@ class MessageStore:
                 return
             self._closed = True
         self._periodic.stop()
+        self._clean_thread.stop()
         self._allocator.stop()
         clean = self._flush.fence is None
         try:
@@ -288,6 +305,24 @@ class MessageStore:
             self._confirm_file.durable(target)
             self._frontier, self._frontier_at = target, time.monotonic()
 
+    def _clean_step(self) -> None:
+        with self._clean_lock:
+            self._clean.step(self._clean_thread.pause)
+
+    def clean(self) -> CleanResult:
+        """Delete every log file whose `fileReservedTime` is over, whatever the hour, and what pointed at it.
+
+        Where the disk is used beyond `diskSpaceCleanForciblyRatio` the oldest files go whatever their age.
+        """
+        self.flush()
+        result = CleanResult()
+        with self._clean_lock:
+            while True:
+                done = self._clean.step(manual=True)
+                result.add(done)
+                if not done.log_files:
+                    return result
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosedError(self.path)
@@ -327,10 +362,17 @@ class MessageStore:
         self._dispatch_confirmed()
         return results
 
+    def _check_writable(self) -> None:
+        """Raise where a sync failed or the disk is too full."""
+        self._flush.check()
+        if self._clean.disk_full:
+            limit = self.config.disk_space_warning_level_ratio
+            raise StoreFullError(self.path, f"the disk is used beyond diskSpaceWarningLevelRatio ({limit} %)")
+
     def _put_one(self, message: Message) -> PutMessageResult:
         with self._put_lock:
             try:
-                self._flush.check()
+                self._check_writable()
                 now_ms = self._tick()
                 queue_id = self._choose_queue(message)
                 fields, properties = self._encoder.encode(message, queue_id, now_ms)
@@ -444,7 +486,7 @@ class MessageStore:
         encoder = BatchEncoder(self.config, self._topics.queue_count, default_topic=topic)
         first, rows = -1, 0
         with self._put_lock:
-            self._flush.check()
+            self._check_writable()
             encoder.validate(batch)
             begin = self._commit_log.wrote_offset
             for chunk in encoder.encode(batch, now_ms=self._tick(), next_queue=self._next_queue):
@@ -469,7 +511,7 @@ class MessageStore:
         self._check_open()
         sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         with self._put_lock:
-            self._flush.check()
+            self._check_writable()
             begin, now_ms = self._commit_log.wrote_offset, self._tick()
             placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
             with self._taken_back_on_error(begin):

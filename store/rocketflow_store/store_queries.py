@@ -10,7 +10,13 @@ import numpy as np
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.consume_queue import pre_blank
-from rocketflow_store.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, UnknownColumnError
+from rocketflow_store.errors import (
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    StoreAccessError,
+    StoreError,
+    UnknownColumnError,
+)
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
 from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.results import GetMessageResult
@@ -132,8 +138,16 @@ class StoreQueries:
         phy_offsets = units["phy_offset"].astype(np.int64)
         covered = 0
         for rows, mapped in self._log.by_file(phy_offsets):
+            if rows.start > covered and on_missing != "skip":
+                break
             covered += rows.stop - rows.start
-            records = self._log.columns(mapped, units[rows])
+            try:
+                records = self._log.columns(mapped, units[rows])
+            except StoreAccessError:
+                if on_missing == "skip" and mapped.end_offset <= self._log.min_phy_offset:
+                    continue
+                self._refuse_removed(identity, int(offsets[rows.start]), mapped.file_from_offset)
+                raise
             queue_offsets, places = offsets[rows], phy_offsets[rows]
             records.check_place(places, queue_offsets, identity)
             bodies = None
@@ -172,9 +186,16 @@ class StoreQueries:
             elif mask.any():
                 yield batch.take(_indices(np.flatnonzero(mask)))
         if covered < len(units) and on_missing != "skip":
+            self._refuse_removed(identity, int(offsets[covered]), int(phy_offsets[covered]))
             raise CorruptRecordError(
-                identity.topic, int(phy_offsets[-1]), "a queue unit points at a CommitLog file that is not there"
+                identity.topic, int(phy_offsets[covered]), "a queue unit points at a CommitLog file that is not there"
             )
+
+    def _refuse_removed(self, identity: QueueIdentity, queue_offset: int, phy_offset: int) -> None:
+        """Raise OffsetOutOfRangeError where retention took what is at `phy_offset` while it was read."""
+        low, high = self._queues.bounds(identity.topic, identity.queue_id)
+        if phy_offset < self._log.min_phy_offset:
+            raise OffsetOutOfRangeError(identity.topic, identity.queue_id, queue_offset, low, high)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None

@@ -44,6 +44,24 @@ def file_size(fd: int) -> int:
     return os.fstat(fd).st_size
 
 
+def modified_ms(fd: int) -> int:
+    """When an open file was last written to, ms."""
+    return os.fstat(fd).st_mtime_ns // 1_000_000
+
+
+def disk_used_percent(path: object) -> int:
+    """How much of the file system of `path` is used, in percent, rounded up; -1 where that cannot be told.
+
+    As RocketMQ counts: blocks kept for root are neither used nor usable.
+    """
+    try:
+        status = os.statvfs(os.fspath(path))  # type: ignore[call-overload]
+    except OSError:
+        return -1
+    used = status.f_blocks - status.f_bfree
+    return -1 if used + status.f_bavail == 0 else -(-used * 100 // (used + status.f_bavail))
+
+
 def map_read_only(fd: int, size: int) -> pa.Buffer:
     """The file's first `size` bytes as a buffer that follows later writes; it keeps itself alive."""
     mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ)

@@ -1,0 +1,40 @@
+"""`store clean`: delete what retention no longer keeps, or only say what that would be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketflow_store import StoreConfig
+
+
+def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:
+    """The files that went (or would), oldest first, and where the store begins then."""
+    from rocketflow_store import MessageStore, StoreConfig, StoreReader
+    from rocketflow_store.clean_service import preview_clean
+    from rocketflow_store.config import check_directory
+
+    check_directory(Path(path), must_exist=True)
+    config = config or StoreConfig()
+    if reserved_hours is not None:
+        config = replace(config, file_reserved_time=reserved_hours)
+    with StoreReader(path, config) as reader:
+        before = reader.min_phy_offset
+        if dry_run:
+            result = preview_clean(reader, reader.config)
+    if not dry_run:
+        with MessageStore.open(path, config) as store:
+            result = store.clean()
+    return {
+        "path": path,
+        "dryRun": dry_run,
+        "reservedHours": config.file_reserved_time,
+        "diskUsedPercent": result.disk_used_percent,
+        "minOffset": {"before": before, "after": result.min_phy_offset},
+        "commitLogFiles": [str(one) for one in result.log_files],
+        "consumeQueueFiles": [str(one) for one in result.queue_files],
+        "indexFiles": [str(one) for one in result.index_files],
+        "bytes": result.bytes,
+    }

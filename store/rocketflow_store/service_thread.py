@@ -1,0 +1,47 @@
+"""A thread of the writing store that does one thing every so often."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rocketflow_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ServiceThread:
+    """Calls `step` every `interval_s`, for the first time after `first_s`, until it is stopped.
+
+    A step that raises a StoreError is tried again at its next time; `error` keeps what the last one raised.
+    """
+
+    def __init__(
+        self, name: str, step: Callable[[], object], interval_s: float, *, first_s: float | None = None
+    ) -> None:
+        self._step, self._interval_s = step, interval_s
+        self._first_s = interval_s if first_s is None else first_s
+        self._stop = threading.Event()
+        self.error: StoreError | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        wait_s = self._first_s
+        while not self._stop.wait(wait_s):
+            wait_s = self._interval_s
+            try:
+                self._step()
+                self.error = None
+            except StoreError as error:
+                self.error = error
+
+    def pause(self, seconds: float) -> bool:
+        """For the step: wait, but not beyond the stop; whether the thread is to stop."""
+        return self._stop.wait(seconds)
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._stop.set()
+        self._thread.join()
