@@ -139,6 +139,7 @@ class StoreConfig:
     max_transfer_count_on_message_in_disk: int = 8
     access_message_in_memory_max_ratio: int = 40
     max_msgs_num_batch: int = 64
+    os_page_cache_busy_time_out_mills: int = 1_000
     clean_resource_interval: int = 10_000
     delete_when: str = "04"
     file_reserved_time: int = 72
@@ -164,6 +165,7 @@ class StoreConfig:
             ("flush_least_pages_when_warm_maped_file", 0, 1 << 20),
             ("flush_interval_commit_log", 1, 3_600_000),
             ("sync_flush_timeout", 1, 3_600_000),
+            ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
             ("clean_resource_interval", 1, 86_400_000),
             ("file_reserved_time", 0, 1 << 20),
             ("delete_commit_log_files_interval", 0, 60_000),

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -63,6 +63,7 @@ from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
 from rocketflow_store.results import AppendBatchResult, GetMessageResult, PutMessageResult
 from rocketflow_store.service_thread import ServiceThread
+from rocketflow_store.statistics import SLOW_PUT_NS, StoreStatistics
 from rocketflow_store.status import FlushDiskType, PutMessageStatus
 from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.store_queries import StoreQueries
@@ -139,6 +140,7 @@ class MessageStore:
         self._dispatch_lock = threading.RLock()
         self._pending: deque[tuple[int, DispatchRow | DispatchRows]] = deque()
         self._closed = False
+        self._statistics = StoreStatistics(config.clock.now_ms())
         self._next_queue: dict[str, int] = {}
         self._store_timestamp = 0
         self.recovery = self._recover()
@@ -282,6 +284,7 @@ class MessageStore:
 
     def _flush_step(self) -> None:
         """What the background thread does: sync the log, now and then everything, and move the frontier."""
+        self._statistics.sample(self.config.clock.now_ms())
         commit_log = self._commit_log
         if commit_log.flushed_offset < commit_log.wrote_offset:
             self._flush.flush_to(commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
@@ -331,13 +334,17 @@ class MessageStore:
 
     def put_message(self, message: Message) -> PutMessageResult:
         """Store one message. A refusal is a status, not an exception, and nothing of it is stored."""
-        return self.put_messages([message])[0]
+        return self.put_messages((message,))[0]
 
     def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
         """Store messages in order with one flush for all; each has its own outcome."""
         self._check_open()
-        results = [self._put_one(message) for message in messages]
-        return self._acknowledge(results)
+        began_ns = time.perf_counter_ns()
+        results = self._acknowledge([self._put_one(message) for message in messages])
+        elapsed_ns = time.perf_counter_ns() - began_ns
+        if elapsed_ns >= SLOW_PUT_NS:
+            self._statistics.slow_put(elapsed_ns, len(results))
+        return results
 
     def put_record(self, fields: RecordFields) -> PutMessageResult:
         """Store a record whose fields are given byte for byte (a replica, a restore, a test)."""
@@ -355,8 +362,10 @@ class MessageStore:
             try:
                 in_time = self._flush.flush_to(end, self.config.sync_flush_timeout / 1000)
             except StoreFencedError as error:
+                self._statistics.late(results)
                 return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, str(error)) for one in results]
             if not in_time:
+                self._statistics.late(results)
                 late = "the sync took longer than syncFlushTimeout; the message may be stored"
                 return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, late) for one in results]
         self._dispatch_confirmed()
@@ -370,21 +379,33 @@ class MessageStore:
             raise StoreFullError(self.path, f"the disk is used beyond diskSpaceWarningLevelRatio ({limit} %)")
 
     def _put_one(self, message: Message) -> PutMessageResult:
+        statistics = self._statistics
+        if statistics.lock_began_ms and statistics.page_cache_busy(
+            self.config.clock.now_ms(), self.config.os_page_cache_busy_time_out_mills
+        ):
+            return self._refuse(message.topic, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
         with self._put_lock:
             try:
-                self._check_writable()
-                now_ms = self._tick()
+                if self._flush.fence is not None or self._clean.disk_full:
+                    self._check_writable()
+                now_ms = statistics.lock_began_ms = self._tick()
                 queue_id = self._choose_queue(message)
                 fields, properties = self._encoder.encode(message, queue_id, now_ms)
                 return self._append_fields(fields, properties, now_ms)
             except MessageRejectedError as error:
-                return _refused(message.topic, error.status, error.why)
+                return self._refuse(message.topic, error.status, error.why)
             except FileAllocationTimeoutError as error:
-                return _refused(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
+                return self._refuse(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
             except (StoreFencedError, StoreFullError) as error:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error
-                return _refused(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))
+                return self._refuse(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))
+            finally:
+                statistics.lock_began_ms = 0
+
+    def _refuse(self, topic: str, status: PutMessageStatus, why: str) -> PutMessageResult:
+        self._statistics.refused(status)
+        return _refused(topic, status, why)
 
     def _append_fields(self, fields: RecordFields, properties: dict[str, str], now_ms: int) -> PutMessageResult:
         topic = fields.topic.decode()
@@ -404,6 +425,7 @@ class MessageStore:
         row = self._row(fields, properties, phy_offset, size, queue_offset, now_ms)
         self._commit_log.publish(phy_offset + size)
         self._pending.append((phy_offset + size, row))
+        self._statistics.put_times += 1
         return PutMessageResult(
             PutMessageStatus.PUT_OK,
             topic,
@@ -563,8 +585,49 @@ class MessageStore:
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, DispatchRow | DispatchRows]]) -> None:
         self._offsets.advance_all(placer.pending)
+        self._statistics.put_times += sum(placer.pending.values())
         self._commit_log.publish(placer.end)
         self._pending.extend(rows)
+
+    # -- facts
+
+    def statistics(self) -> dict[str, Any]:
+        """What the store counted and where it stands, under the names of RocketMQ's `getRuntimeInfo`.
+
+        Times in ms, sizes in bytes, disk ratios as shares of 1 (-1 where they cannot be told).
+        """
+        now_ms = self.config.clock.now_ms()
+        commit_log, clean, recovery = self._commit_log, self._clean.removed, self.recovery
+        percent = {
+            name: os_files.disk_used_percent(path)
+            for name, path in (("commitLog", self.paths.commit_log), ("consumeQueue", self.paths.consume_queue))
+        }
+        return {
+            **self._statistics.as_dict(now_ms, commit_log.wrote_offset - recovery.truncated_to),
+            "commitLogMinOffset": self.min_phy_offset,
+            "commitLogMaxOffset": commit_log.wrote_offset,
+            "dispatchBehindBytes": commit_log.wrote_offset - self._confirmed,
+            "remainHowManyDataToFlush": commit_log.wrote_offset - commit_log.flushed_offset,
+            "isOSPageCacheBusy": self._statistics.page_cache_busy(
+                now_ms, self.config.os_page_cache_busy_time_out_mills
+            ),
+            **{f"{name}DiskRatio": one if one < 0 else one / 100 for name, one in percent.items()},
+            "diskFull": self._clean.disk_full,
+            "fenced": self._flush.fence is not None,
+            "mappedFilesMadeAhead": self._allocator.made_ahead,
+            "mappedFilesMadeLate": self._allocator.made_late,
+            "removedFiles": len(clean.log_files) + len(clean.queue_files) + len(clean.index_files),
+            "removedBytes": clean.bytes,
+            "recovery": {
+                "abortFound": recovery.abort_found,
+                "scannedFrom": recovery.scanned_from,
+                "truncatedFrom": recovery.truncated_from,
+                "truncatedTo": recovery.truncated_to,
+                "dispatched": recovery.dispatched,
+                "quarantined": len(recovery.quarantined),
+                "seconds": recovery.seconds,
+            },
+        }
 
     # -- dispatch
 
@@ -641,7 +704,10 @@ class MessageStore:
     ) -> GetMessageResult:
         """Up to `max_count` messages from `offset`, with RocketMQ's statuses and transfer limits."""
         self._check_open()
-        return self._queries.get_message(topic, queue_id, offset, max_count, tags)
+        began_ns = time.perf_counter_ns()
+        result = self._queries.get_message(topic, queue_id, offset, max_count, tags)
+        self._statistics.got(result, time.perf_counter_ns() - began_ns)
+        return result
 
     def read(
         self,
