@@ -270,6 +270,32 @@ def recover(
 
 
 @store_app.command()
+def clean(
+    path: PathArgument,
+    reserved_hours: Annotated[
+        int | None, typer.Option("--reserved-hours", metavar="H", min=0, help="Instead of fileReservedTime.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Delete files whose time is over, as a broker does. Example: rocketflow store clean /data/store --dry-run"""
+    from rocketflow.cli.clean_store import clean_store
+
+    result = clean_store(path, _config(config), reserved_hours, dry_run=dry_run)
+    if as_json:
+        _emit(result)
+        return
+    kinds = ("commitLogFiles", "consumeQueueFiles", "indexFiles")
+    for kind in kinds:
+        for name in result[kind]:
+            print(name)
+    count, verb = sum(len(result[kind]) for kind in kinds), "would go" if dry_run else "went"
+    offsets = result["minOffset"]
+    print(f"{count} files of {result['bytes']} bytes {verb}; the log begins at {offsets['after']}")
+
+
+@store_app.command()
 def verify(
     path: PathArgument,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads.")] = 2,
