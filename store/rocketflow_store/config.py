@@ -252,7 +252,7 @@ def camel_case(name: str) -> str:
 def detect_sizes(paths: StorePaths) -> dict[str, Any]:
     """File sizes of an existing store as StoreConfig fields; only those that its files tell."""
     found: dict[str, int] = _sizes_in_meta(paths)
-    commit_log = _common_size(paths.commit_log)
+    commit_log = _common_size(paths.commit_log, found.get("mapped_file_size_commit_log"))
     if commit_log:
         found["mapped_file_size_commit_log"] = commit_log
     consume_queue = _first_queue_size(paths.consume_queue)
@@ -275,8 +275,8 @@ def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
         return {}
 
 
-def _common_size(directory: Path) -> int:
-    """Size of the files of one directory: the commonest, the larger of equals; 0 without files."""
+def _common_size(directory: Path, expected: int | None = None) -> int:
+    """Size of the files of one directory: `expected` if one has it, the commonest, the larger of equals; 0 without."""
     sizes: dict[int, int] = {}
     try:
         for entry in os.scandir(directory):
@@ -288,7 +288,7 @@ def _common_size(directory: Path) -> int:
         return 0
     except OSError as error:
         raise access_error(directory, error) from error
-    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+    return max(sizes, key=lambda size: (size == expected, sizes[size], size), default=0)
 
 
 def _first_queue_size(directory: Path) -> int:

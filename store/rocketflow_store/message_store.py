@@ -58,6 +58,7 @@ from rocketflow_store.message import (
     MessageExt,
 )
 from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.odd_files import make_last_files_whole
 from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
@@ -124,6 +125,8 @@ class MessageStore:
         for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
             directory.mkdir(exist_ok=True)
         self._allocator = self._make_allocator(config)
+        if paths.abort.exists():
+            make_last_files_whole(paths, config)
         self._files = MappedFileQueue(
             paths.commit_log, config.mapped_file_size_commit_log, write=True, allocator=self._allocator
         )

@@ -1,0 +1,68 @@
+"""Last files of odd length: what a stop between the steps of making a file leaves (E5). They are made whole.
+
+A short file is filled up with zeros; what stands behind the size of a long one goes to `quarantine/`, if it is not
+zeros. Only the newest file of a directory is touched, and only after an unclean stop: an older one of another length
+is no crash state.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+
+
+def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
+    """Give the newest file of the log and of every queue its size; those that were changed."""
+    changed = []
+    for directory, size in _directories(paths, config):
+        last = _last_file(directory)
+        if last is not None and last.stat().st_size not in (0, size):
+            _make_whole(paths, last, size, sparse=directory != paths.commit_log)
+            changed.append(last)
+    return changed
+
+
+def _directories(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[Path, int]]:
+    yield paths.commit_log, config.mapped_file_size_commit_log
+    if paths.consume_queue.is_dir():
+        for topic in sorted(paths.consume_queue.iterdir()):
+            if topic.is_dir():
+                for queue in sorted(topic.iterdir()):
+                    yield queue, config.mapped_file_size_consume_queue
+
+
+def _last_file(directory: Path) -> Path | None:
+    if not directory.is_dir():
+        return None
+    files = [one for one in directory.iterdir() if one.name.isdigit() and len(one.name) >= 20 and one.is_file()]
+    return max(files, key=lambda one: int(one.name), default=None)
+
+
+def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> None:
+    fd = os_files.open_file(path, write=True)
+    try:
+        actual = os_files.file_size(fd)
+        if actual > size:
+            excess = os_files.read_at(fd, size, actual - size)
+            if excess.strip(b"\0"):
+                from rocketflow_store.quarantine import CUT, Quarantine
+
+                quarantine = Quarantine(paths)
+                kept = quarantine.keep(f"{path.relative_to(paths.root)}.behind-{size}", excess)
+                quarantine.note(CUT, path, size, len(excess), "behind the size of the file", kept)
+            os_files.make_sparse(fd, size)
+        elif sparse:
+            os_files.make_sparse(fd, size)
+        else:
+            os_files.preallocate(fd, path, size)
+        os_files.sync_file(fd, path)
+    finally:
+        os.close(fd)
