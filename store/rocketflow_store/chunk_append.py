@@ -87,6 +87,10 @@ class ChunkWriter:
 
     def write(self, placed: PlacedChunk) -> int:
         """Bytes written."""
+        return self.write_patched(placed, self.patched(placed))
+
+    def patched(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
+        """The chunk's bytes as they go into the log."""
         octets, starts = placed.chunk.writable(), placed.chunk.starts
         relocate(
             octets,
@@ -97,6 +101,11 @@ class ChunkWriter:
             self._store_timestamp_ms,
             property_crc=placed.chunk.property_crc,
         )
+        return octets
+
+    def write_patched(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> int:
+        """Write what `patched` gave; bytes written."""
+        starts = placed.chunk.starts
         self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
         return int(placed.sizes.sum())
 
@@ -112,7 +121,7 @@ class ParallelWriter:
         self._writer, self._sync_early = writer, sync_early
         self._pool = ThreadPoolExecutor(_WRITERS + 1, "chunk-writer")
         self._jobs: list[Future[None]] = []
-        self._lock = threading.Lock()
+        self._lock, self._file = threading.Lock(), threading.Lock()
         self._unsynced, self._syncing = 0, False
 
     def __enter__(self) -> Self:
@@ -131,7 +140,9 @@ class ParallelWriter:
         self._jobs.append(self._pool.submit(self._write, placed))
 
     def _write(self, placed: PlacedChunk) -> None:
-        written = self._writer.write(placed)
+        octets = self._writer.patched(placed)
+        with self._file:  # the kernel writes into a file one at a time; who waits there burns a processor
+            written = self._writer.write_patched(placed, octets)
         with self._lock:
             self._unsynced += written
             if self._sync_early is None or self._syncing or self._unsynced < _SYNC_EVERY_BYTES:
