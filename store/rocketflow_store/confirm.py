@@ -5,6 +5,7 @@
     16  8   durable_offset   log, queues and index below it were synced: where recovery after an unclean stop begins
     24  8   pid of the writer
     32  8   mtime (ns) of the `abort` file the writer made
+    40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
 
 Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
 afterwards leaves another, a clean stop leaves none.
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
 
 _MAGIC: Final = b"RFCONF01"
-_LAYOUT: Final = struct.Struct("<8sqqqq")
+_LAYOUT: Final = struct.Struct("<8sqqqqq")
 _OFFSET: Final = struct.Struct("<q")
 _SIZE: Final = 64
 _CONFIRM_AT: Final = 8
@@ -39,14 +40,21 @@ class Confirmed:
     durable_offset: int
     pid: int
     abort_mtime_ns: int
+    synced: bool = False
+
+    @property
+    def synced_offset(self) -> int:
+        """The log below was synced: what is wrong there is damage, and no torn tail."""
+        return self.confirm_offset if self.synced else self.durable_offset
 
 
 class ConfirmFile:
     """The writer's side."""
 
-    def __init__(self, paths: StorePaths, confirm_offset: int, durable_offset: int) -> None:
+    def __init__(self, paths: StorePaths, confirm_offset: int, durable_offset: int, *, synced: bool = False) -> None:
         self._paths = paths
-        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), paths.abort.stat().st_mtime_ns)
+        mtime_ns = paths.abort.stat().st_mtime_ns
+        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, int(synced))
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         self._map = mmap.mmap(self._fd, _SIZE)
@@ -77,7 +85,7 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
         return None
     if len(raw) != _SIZE or not raw.startswith(_MAGIC):
         return None
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns = _LAYOUT.unpack_from(raw)
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced = _LAYOUT.unpack_from(raw)
     if abort.st_mtime_ns != abort_mtime_ns:
         return None
-    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns)
+    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1)

@@ -159,7 +159,7 @@ class MappedFileQueue:
         with self._lock:
             dropped = [mapped for mapped in self._files.values() if mapped.file_from_offset >= offset]
             self._files = {start: mapped for start, mapped in self._files.items() if start < offset}
-        for mapped in dropped:
+        for mapped in reversed(dropped):  # a stop in between must not leave a gap
             mapped.destroy()
         if dropped:
             os_files.sync_directory(self.directory)

@@ -8,21 +8,31 @@ What is done:       the first bad record behind the last good one is a torn tail
 whose rows do not reach its end is cut at its envelope. Every valid record looked at is dispatched again (its unit and
 index entries are a function of the record, so this changes nothing that is right). Queue units behind the end go.
 Bytes that are cut and still hold valid records are kept in `quarantine/` first.
+
+Damage is told from a torn tail by what was synced: below the offset up to which the log is known to be, and anywhere
+after a clean stop, bad bytes are damage. They stay, what is behind them is served, and the slots of their messages get
+units that point at them. A store with a gap in its log is refused: reading it goes on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.dispatch import rows_of_records
-from rocketflow_store.files import os_files
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.mapped_file import file_name
+from rocketflow_store.quarantine import CUT, QUARANTINED, Quarantine
+from rocketflow_store.queue_holes import fill_holes
+from rocketflow_store.resync import is_end_blank, is_whole, next_sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,19 +94,38 @@ class Recovery:
         self._paths, self._files, self._log, self._queues = paths, files, log, queues
         self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
         self.quarantined: list[Quarantined] = []
+        self._settled = 0
+        """The log below was synced."""
+        self._clean = False
+        self._skipped: list[tuple[int, int]] = []
 
     def scan_start(self, abort_found: bool, confirmed: Confirmed | None) -> int:
-        """Where to begin to look at the log."""
-        start = self._log.min_phy_offset
+        """Where to begin to look at the log. StoreVersionError where a file of it is missing."""
+        self._refuse_gap()
+        start, last = self._log.min_phy_offset, self._files.last
+        end = last.end_offset if last else 0
+        self._clean = not abort_found
+        if self._clean and self._paths.meta.exists():
+            self._settled = end  # we leave nothing behind the end when we close
+        elif confirmed is not None:
+            self._settled = min(confirmed.synced_offset, end)
         if confirmed is not None:
-            return max(start, confirmed.durable_offset)
+            return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
         return start if abort_found else max(start, self._queues.max_unit_end())
+
+    def _refuse_gap(self) -> None:
+        for one, following in pairwise(self._files.files):
+            if one.end_offset < following.file_from_offset:
+                raise StoreVersionError(
+                    one.path.with_name(file_name(one.end_offset)),
+                    "is missing between other CommitLog files; restore it, or read the rest without writing",
+                )
 
     def find_end(self, start: int, *, foreign: bool) -> LogEnd:
         """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
 
-        With `foreign` (an unclean stop of a writer that kept no frontier) damage is told from a torn tail by evidence:
-        a queue unit behind it whose record is whole. Such damage is passed over and listed.
+        Damage is passed over and listed. With `foreign` (an unclean stop of a writer that kept no frontier) it is
+        told from a torn tail by evidence: a queue unit behind it whose record is whole.
         """
         offset, why = start, "end of the log"
         envelope_at = -1
@@ -111,16 +140,68 @@ class Recovery:
                 offset = mapped.file_from_offset + int(records.positions[-1] + records.sizes[-1])
             else:
                 offset = self._after_blank(offset)
-            following = self._whole_record_behind(offset) if foreign else None
+            following = self._behind_damage(offset, foreign=foreign)
             if following is None:
                 break
-            self.quarantined.append(
-                Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
-            )
+            self._skipped.append((offset, following))
+            if not self._is_unused_rest(offset, following):
+                self.quarantined.append(
+                    Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
+                )
             offset = following
         if envelope_at >= 0:
             return LogEnd(envelope_at, offset, "a sink commit whose rows do not reach its end")
         return LogEnd(offset, offset, why)
+
+    def _behind_damage(self, offset: int, *, foreign: bool) -> int | None:
+        """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
+        reached = self.written_end(offset)
+        if reached == offset:
+            return None
+        if offset < self._settled:
+            following = self._next_sound(offset, reached)
+            if following is not None:
+                return following
+            return self._claimed_end(offset) if self._clean else self._settled
+        evidence = self._whole_record_behind(offset) if foreign or self._clean else None
+        if evidence is None:
+            return None
+        following = self._next_sound(offset, reached)
+        return evidence if following is None else min(following, evidence)
+
+    def _next_sound(self, offset: int, reached: int) -> int | None:
+        """The next whole or blank record behind `offset` and below `reached`."""
+        mapped = self._files.find(offset)
+        position = offset - mapped.file_from_offset if mapped else 0
+        while mapped is not None:
+            limit = min(mapped.file_size, reached - mapped.file_from_offset)
+            found = next_sound(mapped, position, limit)
+            if found is not None:
+                return mapped.file_from_offset + found
+            mapped, position = self._files.find(mapped.end_offset), 0
+            if mapped is None or mapped.file_from_offset >= reached:
+                return None
+            if is_end_blank(mapped, 0) or is_whole(mapped, 0, mapped.file_size):
+                return mapped.file_from_offset
+        return None
+
+    def _claimed_end(self, offset: int) -> int | None:
+        """The end of the record that a queue's last unit says begins at `offset`."""
+        mapped = self._files.find(offset)
+        for queue in self._queues.all():
+            end = queue.scan_end()
+            unit = queue.units(max(end - 1, queue.first_unit), end)
+            if len(unit) and int(unit["phy_offset"][-1]) == offset and mapped is not None:
+                return min(offset + int(unit["msg_size"][-1]), mapped.end_offset)
+        return None
+
+    def _is_unused_rest(self, start: int, stop: int) -> bool:
+        """Whether [start, stop) is the rest of a file that lacks its end mark, and nothing else."""
+        mapped = self._files.find(start)
+        if mapped is None or stop != mapped.end_offset:
+            return False
+        rest = memoryview(mapped.buffer)[start - mapped.file_from_offset + 8 :]
+        return not np.frombuffer(rest, np.uint8).any()
 
     def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
         """Checked runs of records from `start` on, ending behind the first run with a fault."""
@@ -134,7 +215,7 @@ class Recovery:
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
                 if self._check_crc and not records.faults:
-                    records.check_crc(records.bodies())
+                    records.faults |= content_faults(records)
                 yield mapped, records
                 if records.faults:
                     return
@@ -200,9 +281,10 @@ class Recovery:
         return best
 
     def dispatch(self, start: int, end: int, dispatcher: Dispatcher) -> int:
-        """Dispatch every valid record of [start, end); how many there were."""
+        """Dispatch every valid record of [start, end); how many there were. Damage is kept, and its slots filled."""
         count, offset = 0, start
-        skip = {one.offset: one.offset + one.length for one in self.quarantined}
+        skip = dict(self._skipped)
+        ends: dict[tuple[str, int], int] = {}
         while offset < end:
             offset = skip.get(offset, offset)
             mapped = self._files.find(offset)
@@ -217,24 +299,46 @@ class Recovery:
                 positions, sizes, at = positions[keep], sizes[keep], min(behind) - mapped.file_from_offset
             if len(positions):
                 records = RecordColumns(mapped.buffer, positions, sizes)
-                dispatcher.dispatch(rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms))
+                rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+                dispatcher.dispatch(rows)
                 count += len(positions)
+                if skip:
+                    for code, key in enumerate(rows.queues):
+                        mine = rows.queue_offsets[rows.queue_of == code]
+                        ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
             following = mapped.file_from_offset + at
             if not behind and scan.stop is ScanStop.BLANK:
                 following = mapped.end_offset
             elif following == offset and following not in skip:
                 break
             offset = following
+        self._keep_damage(ends)
         return count
+
+    def _keep_damage(self, ends: dict[tuple[str, int], int]) -> None:
+        """Copies of what stays damaged, and units for the slots that it left empty below `ends`."""
+        quarantine = Quarantine(self._paths)
+        for one in self.quarantined:
+            mapped = self._files.find(one.offset)
+            if mapped is not None and not one.why.startswith("cut"):
+                position = one.offset - mapped.file_from_offset
+                length = min(one.length, mapped.file_size - position)
+                data = mapped.buffer.slice(position, length)
+                kept = quarantine.keep(f"commitlog/{one.offset:020d}.record", data)
+                quarantine.note(QUARANTINED, one.file, position, length, one.why, kept)
+        for key, end in ends.items():
+            queue = self._queues.find(*key)
+            if queue is not None:
+                fill_holes(queue, end, self._skipped)
 
     def cut(self, end: LogEnd) -> tuple[int, int]:
         """Drop everything at or behind the log's end; (from, to) of what was there, equal where nothing was."""
         offset = end.offset
-        if end.seen > offset:
-            self._keep_evidence(offset, end.seen, end.why)
         last = self._files.find(offset)
         boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
         reached = self.written_end(offset)
+        if end.seen > offset or (reached > offset and self._next_sound(offset, reached) is not None):
+            self._keep_evidence(offset, max(end.seen, reached), end.why)
         self._files.drop_from(boundary)
         if last is not None and last.file_from_offset < boundary and offset < last.end_offset:
             last.zero_from(offset - last.file_from_offset)
@@ -268,16 +372,16 @@ class Recovery:
 
     def _keep_evidence(self, start: int, stop: int, why: str) -> None:
         """Copy log bytes [start, stop) to the quarantine before they are cut."""
-        self._paths.quarantine.mkdir(exist_ok=True)
+        quarantine = Quarantine(self._paths)
         offset = start
         while offset < stop:
             mapped = self._files.find(offset)
             if mapped is None:
                 return
+            position = offset - mapped.file_from_offset
             length = min(stop, mapped.end_offset) - offset
-            data = mapped.buffer.slice(offset - mapped.file_from_offset, length)
-            path = self._paths.quarantine / f"{offset:020d}.cut"
-            os_files.write_atomically(path, data)
+            path = quarantine.keep(f"{offset:020d}.cut", mapped.buffer.slice(position, length))
+            quarantine.note(CUT, mapped.path, position, length, why, path)
             self.quarantined.append(Quarantined(self._file_name(offset), offset, length, f"cut: {why}; kept in {path}"))
             offset += length
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -74,9 +75,7 @@ def is_whole(mapped: MappedFile, position: int, limit: int) -> bool:
         return False
     record = RecordColumns(mapped.buffer, np.array([position], np.int64), np.array([size], np.int64))
     record.check_own_offset(mapped.file_from_offset)
-    if not record.faults:
-        record.check_crc(record.bodies())
-    return not record.faults
+    return not record.faults and not content_faults(record)
 
 
 def _sound(mapped: MappedFile, position: int, limit: int) -> bool:

@@ -1,0 +1,101 @@
+"""`quarantine/` of a store: copies of what was cut, replaced or found damaged, and a report with a line for each.
+
+`report.jsonl` has one JSON object a line: `code`, `file` (below the store), `offset`, `length`, `why`, `kept` (the
+copy, null where there was nothing to keep). Codes: RF-QUAR damage that stays in the log, RF-CUT bytes cut off its end,
+RF-HEAL something made again, RF-CLAMP a stored position moved back to its queue's end, RF-ASIDE a file that does not
+belong. Doing the same again adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketflow_store.config import StorePaths
+
+QUARANTINED: Final = "RF-QUAR"
+CUT: Final = "RF-CUT"
+HEALED: Final = "RF-HEAL"
+CLAMPED: Final = "RF-CLAMP"
+SET_ASIDE: Final = "RF-ASIDE"
+
+_LOGGER: Final = logging.getLogger("rocketflow_store")
+_REPORT: Final = "report.jsonl"
+
+
+class Quarantine:
+    """The quarantine of one store; only who holds the store's lock may write to it."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        self._root, self._directory = paths.root, paths.quarantine
+
+    def keep(self, name: str, data: bytes | pa.Buffer) -> Path:
+        """A durable copy of `data` as `name`, or as `name.1` ... where there is another of that name."""
+        path = self._free(name, data)
+        if not path.exists():
+            self._make(path.parent)
+            os_files.write_atomically(path, data)
+        return path
+
+    def keep_file(self, path: Path) -> Path:
+        """A durable copy of a file, under the name that it has in the store."""
+        return self.keep(self._name(path), path.read_bytes())
+
+    def set_aside(self, path: Path) -> Path:
+        """Move a file or a directory here, under the name that it has in the store."""
+        target = self._directory / self._name(path)
+        number = 0
+        while target.exists():
+            number += 1
+            target = self._directory / f"{self._name(path)}.{number}"
+        self._make(target.parent)
+        path.rename(target)
+        os_files.sync_directory(target.parent)
+        os_files.sync_directory(path.parent)
+        return target
+
+    def note(self, code: str, file: Path | str, offset: int, length: int, why: str, kept: Path | None = None) -> None:
+        """Add a line to the report and to the log, unless it is there."""
+        fields: dict[str, Any] = {
+            "code": code,
+            "file": self._name(Path(file)),
+            "offset": offset,
+            "length": length,
+            "why": why,
+            "kept": None if kept is None else str(kept.relative_to(self._directory)),
+        }
+        line = json.dumps(fields).encode() + b"\n"
+        report = self._directory / _REPORT
+        known = report.read_bytes() if report.exists() else b""
+        if line in known.splitlines(keepends=True):
+            return
+        self._make(self._directory)
+        os_files.write_atomically(report, known + line)
+        _LOGGER.warning("%s %s offset %d length %d: %s", code, file, offset, length, why)
+
+    def _free(self, name: str, data: bytes | pa.Buffer) -> Path:
+        path, number = self._directory / name, 0
+        wanted = memoryview(data).cast("B")
+        while path.exists() and (path.stat().st_size != wanted.nbytes or path.read_bytes() != wanted):
+            number += 1
+            path = self._directory / f"{name}.{number}"
+        return path
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else path.name
+
+    def _make(self, directory: Path) -> None:
+        if directory.is_dir():
+            return
+        directory.mkdir(parents=True)
+        for one in (directory, *directory.parents):
+            os_files.sync_directory(one.parent)
+            if one == self._directory:
+                break
