@@ -298,26 +298,41 @@ def clean(
 @store_app.command()
 def verify(
     path: PathArgument,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads.")] = 2,
+    repair: Annotated[bool, typer.Option("--repair", help="Make derived files again, set damage aside.")] = False,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files looked at at a time.")] = 2,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Check every record, queue unit and index entry; changes nothing. Example: rocketflow store verify /data/store"""
-    from rocketflow_store.verify import verify_store
+    """Check every record, queue unit and index entry. Example: rocketflow store verify /data/store
 
-    with _progress("verify") as step:
-        result = verify_store(path, _config(config), workers=workers, progress=step)
-    if as_json:
-        _emit(result.as_dict())
+    Without --repair not a byte is changed. With it derived files are made again from the log; damaged records stay
+    where they are, a copy of them is kept in quarantine/, and everything else is served.
+    """
+    from rocketflow.cli.verify_report import print_findings, print_steps
+
+    if repair:
+        from rocketflow_store.repair import repair_store
+
+        with _progress("verify") as step:
+            repaired = repair_store(path, _config(config), workers=workers, progress=step)
+        if as_json:
+            _emit(repaired.as_dict())
+        else:
+            print_steps(repaired.steps)
+            print_findings(repaired.left)
+        code = repaired.exit_code
     else:
-        print(f"{result.records} records, {result.bytes} bytes in {result.seconds:.2f} s")
-        for one in result.findings:
-            print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{one.detail}")
-        print(
-            "clean" if not result.findings else f"{len(result.findings)} findings, {result.lost_records} records lost"
-        )
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+        from rocketflow_store.verify import verify_store
+
+        with _progress("verify") as step:
+            found = verify_store(path, _config(config), workers=workers, progress=step)
+        if as_json:
+            _emit(found.as_dict())
+        else:
+            print_findings(found)
+        code = found.exit_code
+    if code:
+        raise typer.Exit(code)
 
 
 @store_app.command()

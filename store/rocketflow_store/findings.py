@@ -49,6 +49,8 @@ class Damage:
     claims: int = 0
     gap: bool = False
     """Whether the bytes are not there at all."""
+    blank: bool = False
+    """Whether this can be a file's unused rest, in which no record ever was."""
 
     @property
     def end(self) -> int:
@@ -148,6 +150,10 @@ class VerifyResult:
     queues: set[tuple[str, int]] = field(default_factory=set)
     """Queues whose units have to be made again."""
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    strays: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
+    """Queue offsets whose unit belongs to no record."""
+    end: int = 0
+    """Physical offset up to which the log was looked at."""
     index_damaged: bool = False
     max_store_timestamp: int = 0
 

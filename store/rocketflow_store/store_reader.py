@@ -55,7 +55,7 @@ class StoreReader:
         check_directory(self.path, must_exist=True)
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
             raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
-        self.config = (config or StoreConfig()).fitted_to(self.paths)
+        self.config = self._fitted(config or StoreConfig())
         self._files = self._log_files_type(self.paths.commit_log, self.config.mapped_file_size_commit_log, write=False)
         self._log = CommitLogView(self._files)
         self._table = FileQueueTable(
@@ -101,6 +101,9 @@ class StoreReader:
             self._replacements = self._files.replacements
             self._known_end = -1
             self._table.reopen()
+
+    def _fitted(self, config: StoreConfig) -> StoreConfig:
+        return config.fitted_to(self.paths)
 
     def _fit(self) -> None:
         """File sizes may be told only now: the store was empty when it was opened."""

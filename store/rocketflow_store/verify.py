@@ -27,7 +27,14 @@ from rocketflow_store.queue_table import LMQ_PREFIX
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.verify_index import IndexCheck
 from rocketflow_store.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
-from rocketflow_store.verify_side import check_checkpoint, check_config, check_files, check_meta, offsets_beyond
+from rocketflow_store.verify_side import (
+    check_checkpoint,
+    check_config,
+    check_files,
+    check_meta,
+    fitted_config,
+    offsets_beyond,
+)
 
 if TYPE_CHECKING:
     import os
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]
 
-__all__ = ["Finding", "VerifyResult", "verify_store"]
+__all__ = ["Finding", "VerifyResult", "fitted_config", "verify_store"]
 
 _BLOCK: Final = 1 << 16
 _MAX_ODD: Final = 1000
@@ -69,6 +76,9 @@ class _AnyLength(MappedFileQueue):
 class _LenientReader(StoreReader):
     _log_files_type = _AnyLength
 
+    def _fitted(self, config: StoreConfig) -> StoreConfig:
+        return fitted_config(self.paths, config)
+
 
 def verify_store(
     path: str | Path,
@@ -76,20 +86,33 @@ def verify_store(
     *,
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
+    locked: bool = False,
 ) -> VerifyResult:
-    """Check the whole store, `workers` CommitLog files at a time; `progress(done, total)` is told bytes of log."""
+    """Check the whole store, `workers` CommitLog files at a time; `progress(done, total)` is told bytes of log.
+
+    `locked` says that the caller itself holds the store's lock, and that nobody writes.
+    """
     began = time.monotonic()
     result = VerifyResult()
     with _LenientReader(path, config) as reader:
-        _Verification(reader, result, progress).run(workers)
+        _Verification(reader, result, progress, locked=locked).run(workers)
     result.seconds = time.monotonic() - began
     return result
 
 
 class _Verification:
-    def __init__(self, reader: StoreReader, result: VerifyResult, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(
+        self,
+        reader: StoreReader,
+        result: VerifyResult,
+        progress: Callable[[int, int], None] | None,
+        *,
+        locked: bool,
+    ) -> None:
         self._reader, self._result, self._progress = reader, result, progress
         self._state = reader.state
+        if locked:
+            self._state = "unclean" if reader.paths.abort.exists() else "clean"
         confirmed = read_confirm(reader.paths)
         self._end = reader.max_phy_offset
         self._bounds = reader.snapshot().queues
@@ -135,14 +158,16 @@ class _Verification:
         check_meta(reader.paths, reader.config, found)
         if self._quiet:
             check_checkpoint(reader.paths, found, self._end, result.max_store_timestamp, settled=self._state == "clean")
-        for key, (_, high) in self._bounds.items():
-            result.queue_ends[key] = max(high, self._queues[key].next_offset if key in self._queues else 0)
+        for key, one in self._queues.items():
+            result.queue_ends[key] = max(self._bounds.get(key, (0, 0))[1], one.next_offset)
         if self._quiet:
             offsets_beyond(reader.paths, result.queue_ends, topics, found)
         first = ("record", "missing-file")
         result.findings = sorted(found.listed, key=lambda one: one.kind not in first)
         result.unlisted = found.unlisted
         result.damage = self._damage
+        result.strays = {key: one.stray.ranges for key, one in self._queues.items() if one.stray}
+        result.end = self._limit if self._state == "clean" else self._end
         result.index_damaged = any(
             one.kind in ("index-header", "index-entry", "index-chain", "missing-entry")
             or (one.kind == "file-size" and one.file.startswith(str(reader.paths.index)))
@@ -189,9 +214,7 @@ class _Verification:
                 continue
             if at + 1 < len(files):
                 rest = memoryview(mapped.buffer)[last.position + 8 : last.position + last.length]
-                if not np.frombuffer(rest, np.uint8).any():
-                    self._damage.remove(last)
-                    self._found.add("blank", mapped.path, last.position, last.length, "the file's end mark is damaged")
+                last.blank = not np.frombuffer(rest, np.uint8).any()
             elif last.phy_offset >= self._settled or not self._claimed(last.phy_offset):
                 # nothing tells that this was ever a whole record
                 self._damage.remove(last)
@@ -209,6 +232,9 @@ class _Verification:
         return False
 
     def _damages(self) -> None:
+        for one in [one for one in self._damage if one.blank and not one.claims]:
+            self._damage.remove(one)
+            self._found.add("blank", one.file, one.position, one.length, "the file's end mark is damaged")
         for one in self._damage:
             if not one.gap:
                 self._found.add("record", one.file, one.position, one.length, one.why)
@@ -241,9 +267,11 @@ class _Verification:
             match = np.zeros(len(units), bool)
             match[there & ~blanks] = True
             match[match] = self._match(topic, queue_id, first, units)[match]
+            real = np.flatnonzero(there & ~blanks)
+            lost = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=True)]
+            match[lost] = True
             odd = np.flatnonzero(there & ~blanks & ~match)
             odd = odd[~report.wrong.contains(odd + first)]
-            odd = odd[~self._in_damage(units["phy_offset"][odd].astype(np.int64), claim=True)]
             for row in odd[:_MAX_ODD].tolist():
                 self._odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]), low)
             report.stray.add_numbers(odd[_MAX_ODD:] + first)
