@@ -153,7 +153,8 @@ class MessageStore:
         self._offsets = QueueOffsets(self._queues.end)
         self._confirmed = end
         self._mark_open()
-        self._confirm_file = ConfirmFile(paths, end, end)
+        sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._confirm_file = ConfirmFile(paths, end, end, synced=sync)
         self._frontier, self._frontier_at = end, time.monotonic()
         self._queries = StoreQueries(self._log, self, self.index, config, lambda: self.max_phy_offset)
         self._clean = CleanService(
