@@ -38,7 +38,7 @@ from tests.maven import JarsNotFetchedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS: Final = 4
+ROUNDS: Final = 9
 SIZES: Final = ((200, 4_000_000), (1024, 1_000_000))
 _FILES: Final = 8
 
