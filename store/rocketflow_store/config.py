@@ -127,8 +127,17 @@ class StoreConfig:
     warm_maped_file_enable: bool = False
     flush_least_pages_when_warm_maped_file: int = 4_096
     flush_interval_commit_log: int = 500
+    flush_commit_log_least_pages: int = 0
+    """RocketMQ's default of 4 leaves up to 16 KiB of a quiet store unsynced for `flush_commit_log_thorough_interval`;
+    ours syncs all there is at every interval."""
+    flush_commit_log_thorough_interval: int = 10_000
+    flush_interval_consume_queue: int = 1_000
+    flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
     sync_flush_timeout: int = 5_000
+    use_reentrant_lock_when_put_message: bool = True
+    """RocketMQ chooses between a lock that sleeps and one that spins. Python has the one that sleeps: both values mean
+    it, and the key is kept so that a broker's file can be used."""
     message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
     timer_wheel_enable: bool = True
     timer_max_delay_sec: int = 259_200
@@ -164,6 +173,11 @@ class StoreConfig:
             ("default_topic_queue_nums", 1, 65_536),
             ("flush_least_pages_when_warm_maped_file", 0, 1 << 20),
             ("flush_interval_commit_log", 1, 3_600_000),
+            ("flush_commit_log_least_pages", 0, 1 << 20),
+            ("flush_commit_log_thorough_interval", 0, 86_400_000),
+            ("flush_interval_consume_queue", 1, 3_600_000),
+            ("flush_consume_queue_least_pages", 0, 1 << 20),
+            ("flush_consume_queue_thorough_interval", 0, 86_400_000),
             ("sync_flush_timeout", 1, 3_600_000),
             ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
             ("clean_resource_interval", 1, 86_400_000),

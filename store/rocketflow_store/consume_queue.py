@@ -43,7 +43,7 @@ class ConsumeQueue:
     def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int, *, write: bool) -> None:
         self.topic, self.queue_id = topic, queue_id
         self._queue = MappedFileQueue(directory, file_size, write=write)
-        self._dirty = False
+        self._unsynced_from, self._unsynced_bytes = -1, 0
         self.created = False
         """Whether files were made since the directories were last synced."""
 
@@ -126,6 +126,7 @@ class ConsumeQueue:
     def put_bytes(self, queue_offset: int, data: bytes | memoryview[Any]) -> None:
         """As `put`, for encoded units."""
         position, at = queue_offset * UNIT_SIZE, 0
+        first = position
         while at < len(data):
             mapped = self._queue.find(position)
             if mapped is None:
@@ -134,7 +135,10 @@ class ConsumeQueue:
             mapped.write(position - mapped.file_from_offset, data[at : at + size])
             position += size
             at += size
-        self._dirty = True
+        # behind the write: a sync that begins meanwhile has these units, or leaves them to the next
+        if self._unsynced_from < 0 or first < self._unsynced_from:
+            self._unsynced_from = first
+        self._unsynced_bytes += len(data)
 
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
@@ -163,12 +167,20 @@ class ConsumeQueue:
         """Delete the `count` oldest files: see `MappedFileQueue.remove_first`."""
         return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)]
 
-    def sync(self) -> None:
-        """Make what was put durable."""
-        if self._dirty:
-            self._dirty = False
-            for mapped in self._queue.files[-2:]:
-                mapped.sync()
+    def sync(self, least_bytes: int = 0) -> bool:
+        """Make what was put durable, where it is at least `least_bytes`; whether it was. One thread at a time."""
+        start = self._unsynced_from
+        if start < 0 or self._unsynced_bytes < least_bytes:
+            return False
+        self._unsynced_from, self._unsynced_bytes = -1, 0
+        try:
+            for mapped in self._queue.files:
+                if mapped.end_offset > start:
+                    mapped.sync()
+        except BaseException:
+            self._unsynced_from = start if self._unsynced_from < 0 else min(start, self._unsynced_from)
+            raise
+        return True
 
     def close(self) -> None:
         """Close the files."""

@@ -6,7 +6,7 @@ A failed sync fences: nothing is acknowledged any more, and no later sync is bel
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreError, StoreFencedError
 
@@ -14,6 +14,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.commit_log import CommitLog
+
+
+PAGE_BYTES: Final = 4096
+
+
+class ThoroughSchedule:
+    """When a periodic flush takes everything, as RocketMQ's flush services decide it.
+
+    Usually at least `least_pages` pages must wait for it; the first time, and whenever `interval_ms` passed since the
+    last such time, any number is enough.
+    """
+
+    def __init__(self, least_pages: int, interval_ms: int) -> None:
+        self._least_pages, self._interval_ms = least_pages, interval_ms
+        self._last_ms = 0
+
+    def least_pages(self, now_ms: int) -> int:
+        """How many pages must wait for a flush at `now_ms`."""
+        if now_ms < self._last_ms:  # the clock was set back
+            self._last_ms = 0
+        if now_ms < self._last_ms + self._interval_ms:
+            return self._least_pages
+        self._last_ms = now_ms
+        return 0
+
+
+def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_size: int) -> bool:
+    """Whether so much waits that it is flushed: enough pages, or a file that is full."""
+    if wrote_offset <= flushed_offset:
+        return False
+    if wrote_offset // file_size > flushed_offset // file_size:
+        return True
+    return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
 
 
 class GroupFlush:
@@ -64,25 +97,3 @@ class GroupFlush:
         except StoreError as error:
             self.fence = StoreFencedError(self._path, str(error))
             raise self.fence from error
-
-
-class PeriodicFlush:
-    """A thread that calls `step` every `interval_s` until it is stopped."""
-
-    def __init__(self, step: Callable[[], None], interval_s: float) -> None:
-        self._step, self._interval_s = step, interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flush-real-time", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            try:
-                self._step()
-            except StoreError:
-                return  # fenced: the next put says so
-
-    def stop(self) -> None:
-        """End the thread and wait for it."""
-        self._stop.set()
-        self._thread.join()

@@ -36,7 +36,7 @@ from rocketflow_store.errors import (
 )
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.flush import GroupFlush, PeriodicFlush
+from rocketflow_store.flush import PAGE_BYTES, GroupFlush, ThoroughSchedule, flush_due
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.message_id import encode_host, offset_msg_id
 from rocketflow_store.format.properties import decode_properties
@@ -81,11 +81,10 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.consume_queue import ConsumeQueue
 
-_FRONTIER_INTERVAL_S: Final = 10.0
+_FRONTIER_INTERVAL_MS: Final = 10_000
 _FRONTIER_BYTES: Final = 512 << 20
 _COMMIT_TIMEOUT_S: Final = 24 * 3600.0
 _FIRST_CLEAN_S: Final = 60.0
-_PAGE_BYTES: Final = 4096
 _GATHER_FROM: Final = 24
 """From this many single rows on, columns are quicker than a loop."""
 
@@ -155,7 +154,9 @@ class MessageStore:
         self._mark_open()
         sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._confirm_file = ConfirmFile(paths, end, end, synced=sync)
-        self._frontier, self._frontier_at = end, time.monotonic()
+        self._frontier = end
+        self._dispatched_timestamp = self._store_timestamp
+        self._flush_lock = threading.Lock()
         self._queries = StoreQueries(self._log, self, self.index, config, lambda: self.max_phy_offset)
         self._clean = CleanService(
             paths,
@@ -170,7 +171,17 @@ class MessageStore:
         self._clean_thread = ServiceThread(
             "clean-resource", self._clean_step, config.clean_resource_interval / 1000, first_s=_FIRST_CLEAN_S
         )
-        self._periodic = PeriodicFlush(self._flush_step, config.flush_interval_commit_log / 1000)
+        self._log_schedule = ThoroughSchedule(
+            config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval
+        )
+        self._queue_schedule = ThoroughSchedule(
+            config.flush_consume_queue_least_pages,
+            min(config.flush_consume_queue_thorough_interval, _FRONTIER_INTERVAL_MS),
+        )
+        self._periodic = ServiceThread("flush-real-time", self._flush_step, config.flush_interval_commit_log / 1000)
+        self._queue_flush = ServiceThread(
+            "flush-consume-queue", self._flush_queues_step, config.flush_interval_consume_queue / 1000
+        )
 
     # -- opening and closing
 
@@ -181,7 +192,7 @@ class MessageStore:
             self.paths.allocating,
             config.mapped_file_size_commit_log,
             warm=config.warm_maped_file_enable,
-            warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * _PAGE_BYTES if sync else 0,
+            warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * PAGE_BYTES if sync else 0,
         )
         allocator.discard_left_overs()
         return allocator
@@ -250,6 +261,7 @@ class MessageStore:
                 return
             self._closed = True
         self._periodic.stop()
+        self._queue_flush.stop()
         self._clean_thread.stop()
         self._allocator.stop()
         clean = self._flush.fence is None
@@ -259,6 +271,7 @@ class MessageStore:
                 self._dispatch_confirmed()
                 self._sync_everything()
                 self._queues.sync_directories()
+                self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = self._store_timestamp
                 self._write_checkpoint()
         except StoreError:
             clean = False
@@ -282,35 +295,67 @@ class MessageStore:
 
     def _write_checkpoint(self) -> None:
         fields = self._checkpoint
-        fields.physic_msg_timestamp = fields.logics_msg_timestamp = self._store_timestamp
         fields.index_msg_timestamp = max(fields.index_msg_timestamp, self.index.full_end_timestamp)
         os_files.write_atomically(self.paths.checkpoint, fields.encode())
 
     def _flush_step(self) -> None:
-        """What the background thread does: sync the log, now and then everything, and move the frontier."""
-        self._statistics.sample(self.config.clock.now_ms())
+        """FlushRealTimeService: sync the log, where enough of it waits or time is up."""
+        now_ms = self.config.clock.now_ms()
+        self._statistics.sample(now_ms)
+        least_pages = self._log_schedule.least_pages(now_ms)
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            least_pages = 0  # somebody may wait for it
         commit_log = self._commit_log
-        if commit_log.flushed_offset < commit_log.wrote_offset:
-            self._flush.flush_to(commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
+        end, size = commit_log.wrote_offset, self.config.mapped_file_size_commit_log
+        if flush_due(end, commit_log.flushed_offset, least_pages, size):
+            self._flush_log_to(end)
             self._dispatch_confirmed()
+
+    def _flush_log_to(self, offset: int) -> None:
+        """Sync the log; its time in the checkpoint is that of a record that was there before."""
+        timestamp = self._dispatched_timestamp
+        self._flush.flush_to(offset, self.config.sync_flush_timeout / 1000)
+        self._checkpoint.physic_msg_timestamp = max(timestamp, self._checkpoint.physic_msg_timestamp)
+
+    def _flush_queues_step(self) -> None:
+        """FlushConsumeQueueService: sync queues of which enough waits; when time is up everything, with checkpoint."""
+        least_pages = self._queue_schedule.least_pages(self.config.clock.now_ms())
         behind = self._confirmed - self._frontier
-        late = time.monotonic() - self._frontier_at > _FRONTIER_INTERVAL_S
-        if behind and (late or behind > _FRONTIER_BYTES):
+        if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
             self.flush()
+            return
+        with self._flush_lock:
+            self._fencing(lambda: [queue.sync(least_pages * PAGE_BYTES) for queue in self._queues.all()])
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint; recovery will begin behind it."""
+        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         self._check_open()
-        self._flush.flush_to(self._commit_log.wrote_offset, self.config.sync_flush_timeout / 1000)
-        with self._dispatch_lock:
-            self._dispatch_confirmed()
-            target = min(self._confirmed, self._commit_log.flushed_offset)
-            for queue in self._queues.all():
-                queue.sync()
-            self.index.sync()
+        self._flush_log_to(self._commit_log.wrote_offset)
+        with self._flush_lock:
+            with self._dispatch_lock:
+                self._dispatch_confirmed()
+                target = min(self._confirmed, self._commit_log.flushed_offset)
+                timestamp = self._dispatched_timestamp
+            self._fencing(self._sync_derived)
+            self._checkpoint.logics_msg_timestamp = max(timestamp, self._checkpoint.logics_msg_timestamp)
             self._write_checkpoint()
             self._confirm_file.durable(target)
-            self._frontier, self._frontier_at = target, time.monotonic()
+            self._frontier = target
+
+    def _sync_derived(self) -> None:
+        for queue in self._queues.all():
+            queue.sync()
+        self._queues.sync_directories()
+        with self._dispatch_lock:  # the newest index file may be about to be another
+            self.index.sync()
+
+    def _fencing(self, sync: Callable[[], object]) -> None:
+        """Fence the store where a sync of derived files fails: no later one can be believed."""
+        try:
+            sync()
+        except StoreFencedError as error:
+            self._flush.fence = error
+            raise
 
     def _clean_step(self) -> None:
         with self._clean_lock:
@@ -658,6 +703,11 @@ class MessageStore:
             if confirmed > self._confirmed:
                 self._confirmed = confirmed
                 self._confirm_file.confirm(confirmed)
+                last = ready[-1]
+                if isinstance(last, DispatchRow):
+                    self._dispatched_timestamp = last.store_timestamp
+                elif len(last.store_timestamps):
+                    self._dispatched_timestamp = int(last.store_timestamps[-1])
 
     def _dispatch_singles(self, rows: list[DispatchRow]) -> None:
         if len(rows) >= _GATHER_FROM:

@@ -1,0 +1,268 @@
+"""When the background flushes what, in which order, and what the checkpoint says then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.config import StorePaths
+from rocketflow_store.confirm import read_confirm
+from rocketflow_store.errors import StoreFencedError
+from rocketflow_store.files import os_files
+from rocketflow_store.flush import ThoroughSchedule, flush_due
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+
+START = 1_700_000_000_000
+LOG_SIZE = 1 << 16
+NEVER = 3_600_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+def opened(path: Path, clock: ManualClock, **changes: object) -> MessageStore:
+    """A store whose threads sleep: the test makes their steps."""
+    settings = {
+        "mapped_file_size_commit_log": LOG_SIZE,
+        "mapped_file_size_consume_queue": 400,
+        "max_hash_slot_num": 10,
+        "max_index_num": 50,
+        "flush_interval_commit_log": NEVER,
+        "flush_interval_consume_queue": NEVER,
+        "clock": clock,
+    }
+    return MessageStore.open(path, StoreConfig(**{**settings, **changes}))  # type: ignore[arg-type]
+
+
+def put(store: MessageStore, count: int = 1, size: int = 10) -> None:
+    for _ in range(count):
+        assert store.put_message(Message("t", b"x" * size, keys=["k"], queue_id=0)).stored
+
+
+def checkpoint(store: MessageStore) -> CheckpointFields:
+    try:
+        return decode_checkpoint(store.paths.checkpoint.read_bytes())
+    except FileNotFoundError:
+        return CheckpointFields()
+
+
+# -- decisions
+
+
+def test_a_thorough_flush_comes_first_and_then_by_time() -> None:
+    schedule = ThoroughSchedule(4, 10_000)
+    times = (START, START + 1, START + 9999, START + 10_000, START + 10_001, START + 20_000)
+    assert [schedule.least_pages(now) for now in times] == [0, 4, 4, 0, 4, 0]
+    assert schedule.least_pages(START - NEVER) == 0, "a clock that was set back does not put it off"
+    assert schedule.least_pages(START - NEVER + 1) == 4
+
+
+@pytest.mark.parametrize(
+    ("wrote", "flushed", "least_pages", "due"),
+    [
+        (100, 100, 0, False),
+        (101, 100, 0, True),
+        (4095, 0, 1, False),
+        (4096, 4095, 1, True),  # pages, not bytes: as RocketMQ counts
+        (4 * 4096 - 1, 0, 4, False),
+        (4 * 4096, 0, 4, True),
+        (LOG_SIZE + 10, LOG_SIZE - 10, 4, True),  # a full file does not wait
+        (LOG_SIZE, LOG_SIZE - 10, 4, True),
+    ],
+)
+def test_how_much_waits_before_it_is_flushed(wrote: int, flushed: int, least_pages: int, due: bool) -> None:
+    assert flush_due(wrote, flushed, least_pages, LOG_SIZE) is due
+
+
+# -- the log
+
+
+def test_all_of_the_log_is_synced_at_every_interval_by_default(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        for _ in range(3):
+            put(store)
+            assert store._commit_log.flushed_offset < store.max_phy_offset
+            store._flush_step()
+            assert store._commit_log.flushed_offset == store.max_phy_offset
+
+
+def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path / "s", clock, flush_commit_log_least_pages=4) as store:
+        put(store)
+        store._flush_step()
+        flushed = store._commit_log.flushed_offset
+        assert flushed == store.max_phy_offset, "the first is thorough"
+        put(store, 10)
+        clock.set(START + 9_999)
+        store._flush_step()
+        assert store._commit_log.flushed_offset == flushed
+        put(store, 4, 4096)
+        store._flush_step()
+        assert store._commit_log.flushed_offset == store.max_phy_offset, "four pages"
+        put(store)
+        clock.set(START + 10_000)
+        store._flush_step()
+        assert store._commit_log.flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
+
+
+def test_who_waits_for_a_sync_does_not_wait_for_pages(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(
+        tmp_path / "s", clock, flush_commit_log_least_pages=4, flush_disk_type=FlushDiskType.SYNC_FLUSH
+    ) as store:
+        put(store, 3)
+        assert store._commit_log.flushed_offset == store.max_phy_offset == store.confirm_offset
+
+
+# -- queues, index, checkpoint
+
+
+class Syncs:
+    """Which files are synced, in order, by the folder they are in."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, paths: StorePaths) -> None:
+        self.seen: list[str] = []
+        real_sync, real_write = os_files.sync_file, os_files.write_atomically
+
+        def sync_file(fd: int, path: object) -> None:
+            first = Path(str(path)).relative_to(paths.root).parts[0]
+            if not first.startswith(".checkpoint") and first != "rocketflow":
+                self.seen.append(first)
+            real_sync(fd, path)
+
+        def write_atomically(path: Path, data: bytes) -> None:
+            self.seen.append(path.name)
+            real_write(path, data)
+
+        monkeypatch.setattr(os_files, "sync_file", sync_file)
+        monkeypatch.setattr(os_files, "write_atomically", write_atomically)
+
+    def take(self) -> list[str]:
+        seen, self.seen = self.seen, []
+        return seen
+
+
+def test_the_log_before_the_queues_before_the_index_before_the_checkpoint(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        put(store, 3)
+        syncs = Syncs(monkeypatch, store.paths)
+        store.flush()
+        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint"]
+
+
+def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"mapped_file_size_consume_queue": 20_000, "max_index_num": 5000, "max_hash_slot_num": 100}
+    with opened(tmp_path / "s", clock, flush_consume_queue_least_pages=2, **sizes) as store:
+        put(store)
+        store._flush_queues_step()  # thorough, since it is the first
+        syncs = Syncs(monkeypatch, store.paths)
+        clock.set(START + 1000)
+        put(store, 8192 // 20 - 1)
+        store._flush_queues_step()
+        assert syncs.take() == []
+        put(store, 2)
+        store._flush_queues_step()
+        assert syncs.take() == ["consumequeue"]
+        put(store)
+        clock.set(START + 10_000)
+        store._flush_queues_step()
+        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint"]
+
+
+def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path / "s", clock, flush_consume_queue_thorough_interval=2000) as store:
+        store._flush_queues_step()
+        clock.set(START + 1999)
+        put(store)
+        store._flush_queues_step()
+        before = read_confirm(store.paths)
+        clock.set(START + 2000)
+        store._flush_queues_step()
+        after = read_confirm(store.paths)
+        assert before is not None
+        assert after is not None
+        assert before.durable_offset < after.durable_offset == store.max_phy_offset
+
+
+def test_every_file_of_a_queue_is_synced_not_only_the_newest(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        put(store, 5)
+        store.flush()
+        put(store, 100)  # 20 units a file
+        synced: set[str] = set()
+        real = os_files.sync_file
+
+        def sync_file(fd: int, path: object) -> None:
+            synced.add(str(path))
+            real(fd, path)
+
+        monkeypatch.setattr(os_files, "sync_file", sync_file)
+        store.flush()
+        queue = store.find("t", 0)
+        assert queue is not None
+        assert len(queue.paths) == 6
+        assert {str(path) for path in queue.paths} <= synced
+
+
+def test_the_checkpoint_never_tells_a_time_that_is_not_durable(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        put(store)
+        store._flush_step()
+        assert checkpoint(store).physic_msg_timestamp == 0, "it is written with the queues"
+        clock.set(START + 5000)
+        put(store)
+        store.flush()
+        told = checkpoint(store)
+        assert (told.physic_msg_timestamp, told.logics_msg_timestamp) == (START + 5000, START + 5000)
+        clock.set(START + 6000)
+        put(store)
+        told = checkpoint(store)
+        assert (told.physic_msg_timestamp, told.logics_msg_timestamp) == (START + 5000, START + 5000)
+        put(store, 60)  # fills an index file
+        store.flush()
+        assert checkpoint(store).index_msg_timestamp > 0
+    told = checkpoint(store)
+    assert told.physic_msg_timestamp == told.logics_msg_timestamp == START + 6000
+
+
+def test_a_queue_that_cannot_be_synced_fences(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        put(store)
+        real = os_files.sync_file
+
+        def sync_file(fd: int, path: object) -> None:
+            if "consumequeue" in str(path):
+                raise StoreFencedError(path, "the disk is broken")
+            real(fd, path)
+
+        before = read_confirm(store.paths)
+        with monkeypatch.context() as broken:
+            broken.setattr(os_files, "sync_file", sync_file)
+            with pytest.raises(StoreFencedError):
+                store._flush_queues_step()
+        refused = store.put_message(Message("t", b"x", queue_id=0))
+        assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        after = read_confirm(store.paths)
+        assert before is not None
+        assert after is not None
+        assert after.durable_offset == before.durable_offset
+    assert store.paths.abort.exists(), "the next open recovers"
+    with opened(tmp_path / "s", clock) as store:
+        assert store.max_offset("t", 0) == 1
+
+
+def test_the_key_of_the_put_lock_is_taken() -> None:
+    for value in (True, False):
+        assert StoreConfig.from_mapping({"useReentrantLockWhenPutMessage": value}) is not None
