@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StorePaths
     from rocketflow_store.confirm import Confirmed
+    from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.dispatch import Dispatcher
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.mapped_file import MappedFile
@@ -257,7 +258,7 @@ class Recovery:
     _open_end: int = -1
 
     def _whole_record_behind(self, offset: int) -> int | None:
-        """The lowest physical offset behind `offset` to which a queue unit points and where its record is whole."""
+        """A place behind `offset` where a queue (its first unit behind it, else its last) rightly says a record is."""
         best: int | None = None
         for queue in self._queues.all():
             start, end = queue.first_unit, queue.scan_end()
@@ -268,17 +269,24 @@ class Recovery:
                     start = middle + 1
                 else:
                     end = middle
-            units = queue.units(start, start + 1)
-            identity = QueueIdentity(queue.topic, queue.queue_id, "")
-            if not len(units) or pre_blank(units)[0] or not self._log.matches(units, start, identity)[0]:
-                continue
-            phy_offset = int(units["phy_offset"][0])
-            for _, mapped in self._log.by_file(units["phy_offset"].astype(np.int64)):
-                records = self._log.columns(mapped, units)
-                records.check_crc(records.bodies())
-                if not records.faults and (best is None or phy_offset < best):
-                    best = phy_offset
+            last = queue.scan_end() - 1
+            for number in (start, last) if last > start else (start,):
+                phy_offset = self._whole_record_of(queue, number)
+                if phy_offset is not None and phy_offset > offset:
+                    best = phy_offset if best is None else min(best, phy_offset)
+                    break
         return best
+
+    def _whole_record_of(self, queue: ConsumeQueue, number: int) -> int | None:
+        """Where the record of a unit is, None where it is not whole."""
+        units = queue.units(number, number + 1)
+        identity = QueueIdentity(queue.topic, queue.queue_id, "")
+        if not len(units) or pre_blank(units)[0] or not self._log.matches(units, number, identity)[0]:
+            return None
+        phy_offset = int(units["phy_offset"][0])
+        mapped = self._files.find(phy_offset)
+        whole = mapped is not None and is_whole(mapped, phy_offset - mapped.file_from_offset, mapped.file_size)
+        return phy_offset if whole else None
 
     def dispatch(self, start: int, end: int, dispatcher: Dispatcher) -> int:
         """Dispatch every valid record of [start, end); how many there were. Damage is kept, and its slots filled."""

@@ -41,7 +41,7 @@ from rocketflow_store.store_meta import FORMAT_VERSION
 from rocketflow_store.verify import fitted_config, verify_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -111,11 +111,13 @@ class RepairResult:
     found: VerifyResult
     left: VerifyResult
     steps: list[RepairStep] = field(default_factory=list)
+    cut: bool = False
+    """Whether recovery cut or passed over bytes that a message may have been in."""
 
     @property
     def exit_code(self) -> int:
         """0 nothing to do, 1 all was healed (or something is left to do by hand), 3 messages are lost."""
-        return self.left.exit_code or int(bool(self.steps))
+        return 3 if self.cut else self.left.exit_code or int(bool(self.steps))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -175,31 +177,28 @@ def repair_store(
             plan = plan_repair(found, paths, unclean=paths.abort.exists())
             if result is None:
                 result = RepairResult(found, found)
+            stuck = bool(result.steps) and found.findings == result.left.findings
             result.left = found
-            steps = plan.steps
-            _Apply(path, config, found, plan).run()
+            if not stuck:
+                _Apply(path, config, found, plan).run()
         finally:
             lock.release()
-        if not steps or _same(steps, result.steps):
+        if stuck or not plan.steps:
             break
-        result.steps += steps
-        if plan.recover and not _recovered(path, config):
+        result.steps += plan.steps
+        if plan.recover and not _recovered(path, config, result):
             break
     assert result is not None
     return result
 
 
-def _same(steps: Sequence[RepairStep], done: Sequence[RepairStep]) -> bool:
-    """Whether all of this was done before: it does not help."""
-    return all(one in done for one in steps)
-
-
-def _recovered(path: Path, config: StoreConfig | None) -> bool:
+def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> bool:
     """Open for writing and close; False where that is refused (the log has a gap)."""
     from rocketflow_store.message_store import MessageStore
 
     try:
-        MessageStore.open(path, config).close()
+        with MessageStore.open(path, config) as store:
+            result.cut = result.cut or bool(store.recovery.quarantined)
     except StoreVersionError:
         return False
     return True

@@ -150,6 +150,7 @@ class _Verification:
             self._take(report)
         self._gaps(files)
         self._log_ends(files, reports)
+        self._damage += [one for report in reports for one in report.heads]
         for topic, queue_id in sorted(self._bounds.keys() | self._queues.keys()):
             self._queue(topic, queue_id)
         self._units()

@@ -44,7 +44,8 @@ class LogContext:
     reader: StoreReader
     index: IndexCheck
     settled: int
-    topics: set[str] | None
+    topics: Mapping[str, int] | None
+    """Numbers of queues."""
     bounds: Mapping[Queue, tuple[int, int]]
     told: Callable[[int], None]
 
@@ -76,6 +77,7 @@ class LogFileReport:
     without_record_crc: int = 0
     max_store_timestamp: int = 0
     damage: list[Damage] = field(default_factory=list)
+    heads: list[Damage] = field(default_factory=list)
     queues: dict[Queue, QueueReport] = field(default_factory=dict)
     index: Compared = field(default_factory=Compared)
 
@@ -187,11 +189,21 @@ class LogFileCheck:
                 continue
             self._compare_units(topic, queue_id, rows, mine)
 
+    def _other_heads(self, rows: DispatchRows, mine: npt.NDArray[np.intp], why: str) -> None:
+        """Records whose body is right and whose head cannot be."""
+        base, path = self._mapped.file_from_offset, str(self._mapped.path)
+        for phy_offset, size in zip(rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), strict=True):
+            self._report.heads.append(Damage(phy_offset, size, path, phy_offset - base, why))
+            self._report.records -= 1
+
     def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
         context = self._context
         known = context.bounds.get((topic, queue_id))
         if known is None and context.topics is not None and topic not in context.topics:
             return  # of a topic that was deleted
+        if known is None and context.topics is not None and queue_id >= context.topics[topic]:
+            self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
+            return
         report = self._report.queues.setdefault((topic, queue_id), QueueReport())
         offsets = rows.queue_offsets[mine]
         must = (rows.phy_offsets[mine] < context.settled) | (offsets < (known[1] if known else 0))

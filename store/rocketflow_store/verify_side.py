@@ -79,16 +79,17 @@ def _meta_sizes(paths: StorePaths) -> dict[str, int]:
         return {}
 
 
-def check_config(paths: StorePaths, found: FindingList) -> set[str] | None:
-    """Check the JSON files; the topics that the store knows, None where that cannot be told."""
+def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None:
+    """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told."""
     files = ConfigFiles(paths.config)
-    topics: set[str] | None = None
+    topics: dict[str, int] | None = None
     for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
         path = paths.config / one.NAME
         try:
             _ = one.data_version  # reads the file, or its .bak
             if one is files.topics:
-                topics = set(files.topics.topics())
+                known = files.topics.topics().items()
+                topics = {name: max(topic.read_queue_nums, topic.write_queue_nums) for name, topic in known}
         except StoreError as error:
             found.add("config", path, 0, _size(path), str(error))
             continue
@@ -192,7 +193,7 @@ def _directory(directory: Path, file_size: int, found: FindingList) -> None:
 
 
 def offsets_beyond(
-    paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: set[str] | None, found: FindingList
+    paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: Mapping[str, int] | None, found: FindingList
 ) -> None:
     """Stored positions behind the end of their queue (`ends`: the number behind the last message)."""
     files = ConfigFiles(paths.config)
