@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.verify import verify_store
 from tests.bench.apache_store import VERSION, ApacheAppends
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
@@ -31,6 +32,7 @@ def run(scale: float) -> Iterator[Figure]:
         for size, count in ((200, int(500_000 * scale)), (1024, int(250_000 * scale))):
             yield from _appends(path, size, count, apache)
             yield from _decode(path, size)
+        yield from _verifies(path, int(400_000 * scale))
         yield from _puts(path, int(20_000 * scale))
         yield from _opens(path)
     yield from _imports()
@@ -77,6 +79,26 @@ def _decode(path: Path, size: int) -> Iterator[Figure]:
                 )
                 runs.append(total / (time.process_time() - began) / 1e6)
         yield Figure(f"decode {size} B, {label}, per core", "M msg/s", tuple(runs))
+
+
+def _verifies(path: Path, count: int) -> Iterator[Figure]:
+    """The whole fsck: records with CRC, queue units, two index entries each; CommitLog files of 128 MiB."""
+    shutil.rmtree(path, ignore_errors=True)
+    batch = rows(count // 4, 1024)
+    with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=128 << 20)) as store:
+        for _ in range(4):
+            store.append_batch(batch, topic="t")
+    for workers in (1, 2):
+        a_core, wall = [], []
+        for _ in range(RUNS):
+            used, began = time.process_time(), time.perf_counter()
+            found = verify_store(path, workers=workers)
+            a_core.append(found.bytes / 1e6 / (time.process_time() - used))
+            wall.append(found.bytes / 1e6 / (time.perf_counter() - began))
+            assert found.clean
+        if workers == 1:
+            yield Figure("verify 1 KiB, a core", "MB/s", tuple(a_core))
+        yield Figure(f"verify 1 KiB, {workers} workers", "MB/s", tuple(wall))
 
 
 def _puts(path: Path, count: int) -> Iterator[Figure]:
