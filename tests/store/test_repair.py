@@ -343,3 +343,55 @@ def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_pat
     after = digests(path)
     assert repair_store(path, config_of(name)).steps == []
     assert digests(path) == after
+
+
+KINDS = ["flip", "zero", "noise", "cut", "longer", "missing", "empty"]
+
+
+def test_several_kinds_of_damage_at_once(whole: Planted, tmp_path: Path) -> None:
+    """Row S20: whatever one to three files suffer, no wrong body is served, and only the log costs messages."""
+    for trial in range(25):
+        seed = SEED + trial
+        rng = random.Random(seed)
+        planted = copied(whole, tmp_path / "image")
+        log_hurt = False
+        for _ in range(rng.randrange(1, 4)):
+            file = rng.choice([one for one in sorted(planted.path.rglob("*")) if one.is_file() and one.stat().st_size])
+            kind = rng.choice(KINDS)
+            if file.parent.name == "commitlog":
+                log_hurt, kind = True, "flip" if kind in ("missing", "empty") else kind
+            hurt(file, kind, rng)
+        if rng.random() < 0.2:
+            (planted.path / "abort").write_text("1")
+        result = repair_store(planted.path)
+        served = planted.served()
+        assert served.items() <= planted.bodies.items(), seed
+        lost = planted.bodies.keys() - served.keys()
+        assert log_hurt or not lost, seed
+        assert not lost or result.exit_code == 3, seed
+        assert {one.kind for one in result.left.findings} <= {"record", "config"}, (seed, result.left.findings)
+        after = digests(planted.path)
+        repair_store(planted.path)
+        assert digests(planted.path) == after, seed
+        shutil.rmtree(planted.path)
+
+
+def hurt(file: Path, kind: str, rng: random.Random) -> None:
+    raw = file.read_bytes()
+    start = rng.randrange(len(raw))
+    size = min(len(raw) - start, rng.choice([20, 512, 4096]))
+    match kind:
+        case "flip":
+            flip(file, start, 1 << rng.randrange(8))
+        case "zero":
+            file.write_bytes(raw[:start] + bytes(size) + raw[start + size :])
+        case "noise":
+            file.write_bytes(raw[:start] + rng.randbytes(size) + raw[start + size :])
+        case "cut":
+            file.write_bytes(raw[:start])
+        case "longer":
+            file.write_bytes(raw + rng.randbytes(50))
+        case "missing":
+            file.unlink()
+        case "empty":
+            file.write_bytes(b"")
