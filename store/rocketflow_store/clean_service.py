@@ -61,7 +61,7 @@ class CleanService:
     """Deletes what retention no longer keeps; one caller at a time.
 
     `removable_to` tells the offset below which the log is durable and dispatched; `dispatch_lock` keeps queue and
-    index files from changing under it; `pause(seconds)` waits between files and says whether to stop.
+    index files from changing under it; `before_removal` is told the offset below which records are about to go.
     """
 
     def __init__(
@@ -74,10 +74,12 @@ class CleanService:
         *,
         removable_to: Callable[[], int],
         dispatch_lock: AbstractContextManager[object],
+        before_removal: Callable[[int], None] = lambda _: None,
         disk_used_percent: Callable[[Path], int] = os_files.disk_used_percent,
     ) -> None:
         self._paths, self._files, self._queues, self._index, self._config = paths, files, queues, index, config
         self._removable_to, self._dispatch_lock = removable_to, dispatch_lock
+        self._before_removal = before_removal
         self.disk_used_percent = disk_used_percent
         self.disk_full = False
         """Whether puts are refused: the disk is used beyond `diskSpaceWarningLevelRatio`."""
@@ -87,7 +89,10 @@ class CleanService:
         """What went since the store was opened."""
 
     def step(self, pause: Callable[[float], bool] = lambda _: False, *, manual: bool = False) -> CleanResult:
-        """One round: look at the disk, delete log files where it is time to, then what pointed at them."""
+        """One round: look at the disk, delete log files where it is time to, then what pointed at them.
+
+        `pause(seconds)` waits between files and says whether to stop.
+        """
         config, now_ms = self._config, self._config.clock.now_ms()
         used_percent, pressure = self.look_at_disk()
         result = CleanResult(disk_used_percent=used_percent)
@@ -115,6 +120,8 @@ class CleanService:
 
     def _remove_log_files(self, count: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
         config = self._config
+        if count:
+            self._before_removal(self._files.files[count - 1].end_offset)
         for number in range(count):
             if number and pause(config.delete_commit_log_files_interval / 1000):
                 return

@@ -87,6 +87,10 @@ class StorePaths:
         return self.rocketflow / "store.meta"
 
     @property
+    def sinks(self) -> Path:
+        return self.rocketflow / "sinks.json"
+
+    @property
     def staging(self) -> Path:
         return self.rocketflow / "staging"
 

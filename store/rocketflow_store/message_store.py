@@ -62,6 +62,7 @@ from rocketflow_store.odd_files import make_last_files_whole
 from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
+from rocketflow_store.remembered_commits import remember_commits
 from rocketflow_store.results import AppendBatchResult, GetMessageResult, PutMessageResult
 from rocketflow_store.service_thread import ServiceThread
 from rocketflow_store.statistics import SLOW_PUT_NS, StoreStatistics
@@ -166,6 +167,7 @@ class MessageStore:
             config,
             removable_to=lambda: min(self._confirmed, self._commit_log.flushed_offset),
             dispatch_lock=self._dispatch_lock,
+            before_removal=self._before_removal,
         )
         self._clean_lock = threading.Lock()
         self._clean_thread = ServiceThread(
@@ -356,6 +358,10 @@ class MessageStore:
         except StoreFencedError as error:
             self._flush.fence = error
             raise
+
+    def _before_removal(self, min_phy_offset: int) -> None:
+        low, high = self.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+        remember_commits(self.paths, self._queries, low, high, min_phy_offset)
 
     def _clean_step(self) -> None:
         with self._clean_lock:

@@ -24,6 +24,7 @@ from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
+from rocketflow_store.remembered_commits import remembered_commit
 from rocketflow_store.staged_part import StagedPart, batch_directory, load
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.config import StorePaths
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.message import MessageExt
     from rocketflow_store.message_store import MessageStore
@@ -98,6 +100,8 @@ class CommitResult:
 class CommitLogReads(Protocol):
     """What the look-up needs of a store or a reader."""
 
+    paths: StorePaths
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
@@ -113,7 +117,7 @@ def check_sink_id(sink_id: str) -> str:
 
 
 def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
-    """The newest envelope of a sink in the log, None where it never committed."""
+    """The newest envelope of a sink, in the log or taken from there by retention; None where it never committed."""
     low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
     code = string_hash(sink_id)
     while high > low:
@@ -125,7 +129,7 @@ def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
             if envelope is not None and envelope.sink_id == sink_id:
                 return envelope
         high = start
-    return None
+    return remembered_commit(store.paths, sink_id)
 
 
 def commit_batch(

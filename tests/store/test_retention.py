@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import (
     NotAStoreError,
     OffsetOutOfRangeError,
@@ -36,6 +37,8 @@ from rocketflow_store.retention import (
     expired_queue_files,
     is_delete_hour,
 )
+from rocketflow_store.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
+from rocketflow_store.staged_part import stage
 from rocketflow_store.verify import verify_store
 
 HOUR_MS = 3_600_000
@@ -283,6 +286,38 @@ def test_what_is_not_durable_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not store._clean.step().log_files
         store.flush()
         assert store._clean.step().log_files
+
+
+def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    rows = pa.RecordBatch.from_arrays([pa.array([b"row"] * 9, pa.binary())], names=["body"])
+
+    def batch(store: MessageStore, sink_id: str, batch_id: int) -> SinkBatch:
+        chunks = BatchEncoder(store.config, lambda _: 1, default_topic="out", row_hashes=True).encode(rows, NOON_MS, {})
+        return SinkBatch(sink_id, sink_id, batch_id, "run", 1, [stage(chunks, tmp_path / "staging", "p")])
+
+    with MessageStore.open(path, config()) as store:
+        for batch_id in range(3):
+            for sink_id in ("one", "two"):
+                assert commit_batch(store, batch(store, sink_id, batch_id)).status is CommitStatus.COMMITTED
+        fill(store, 300)
+        assert commit_batch(store, batch(store, "two", 3)).status is CommitStatus.COMMITTED
+        age(store, hours=80, files=len(store._files) - 2)
+        assert store.clean().log_files
+        assert store.bounds("rmq_sys_ROCKETFLOW_COMMIT", 0) == (6, 7)
+        for sink_id, last in (("one", 2), ("two", 3)):
+            found = last_commit(store, sink_id)
+            assert found is not None
+            assert found.batch_id == last
+        assert last_commit(store, "three") is None
+    with MessageStore.open(path, config()) as store:
+        end = store.max_offset("out", 0)
+        assert commit_batch(store, batch(store, "one", 2)).status is CommitStatus.REPLAYED
+        assert store.max_offset("out", 0) == end
+        with pytest.raises(StoreError):
+            commit_batch(store, batch(store, "one", 1))
+        assert commit_batch(store, batch(store, "one", 3)).status is CommitStatus.COMMITTED
+        assert store.max_offset("out", 0) == end + 9
 
 
 # -- readers
