@@ -15,10 +15,35 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.dispatch import DispatchRows
 
     Units = npt.NDArray[np.void]
 
 _BLOCK: Final = 1 << 14
+_NEIGHBOUR: Final = 64
+
+
+def leave_out_strays(rows: DispatchRows) -> None:
+    """Take records whose queue offset is far from their neighbours' out of the queues: their heads are damaged.
+
+    The rows have to be of records that follow each other in the log, where a queue's offsets have no gaps.
+    """
+    order = np.argsort(rows.queue_of, kind="stable")
+    stray = stray_offsets(rows.queue_offsets[order], rows.queue_of[order])
+    rows.queue_of[order[stray]] = -1
+
+
+def stray_offsets(
+    offsets: npt.NDArray[np.int64], queue_of: npt.NDArray[np.int32] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Which queue offsets are far from those in front of or behind them (of the same queue)."""
+    step = np.diff(offsets)
+    if queue_of is not None:
+        step[queue_of[1:] != queue_of[:-1]] = 1
+    stray: npt.NDArray[np.bool_] = offsets < 0
+    stray[1:] |= step > _NEIGHBOUR
+    stray[:-1] |= step < -_NEIGHBOUR
+    return stray
 
 
 def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]]) -> int:

@@ -30,8 +30,9 @@ from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.mapped_file import file_name
+from rocketflow_store.message import INNER_BATCH_FLAG
 from rocketflow_store.quarantine import CUT, QUARANTINED, Quarantine
-from rocketflow_store.queue_holes import fill_holes
+from rocketflow_store.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.resync import is_end_blank, is_whole, next_sound
 
 if TYPE_CHECKING:
@@ -308,6 +309,8 @@ class Recovery:
             if len(positions):
                 records = RecordColumns(mapped.buffer, positions, sizes)
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+                if not (records.sys_flag & INNER_BATCH_FLAG).any():
+                    leave_out_strays(rows)
                 dispatcher.dispatch(rows)
                 count += len(positions)
                 if skip:

@@ -35,7 +35,7 @@ from rocketflow_store.mapped_file import MappedFile
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.quarantine import CLAMPED, HEALED, QUARANTINED, SET_ASIDE, Quarantine
-from rocketflow_store.queue_holes import fill_holes
+from rocketflow_store.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.store_meta import FORMAT_VERSION
 from rocketflow_store.verify import fitted_config, verify_store
@@ -320,6 +320,7 @@ class _Apply:
         }
         ends = dict.fromkeys(queues, 0)
         for rows in self._rows():
+            leave_out_strays(rows)
             for code, key in enumerate(rows.queues):
                 mine = rows.queue_of == code
                 if key in queues and mine.any():

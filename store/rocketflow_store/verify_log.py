@@ -14,7 +14,9 @@ from rocketflow_store.consume_queue import written
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.findings import Damage, RangeSet
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.queue_holes import stray_offsets
 from rocketflow_store.resync import is_end_blank, next_sound
 from rocketflow_store.verify_index import Compared
 
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 _STRETCH_BYTES: Final = 32 << 20
 _NEAR: Final = 4096
-_FAR: Final = 1 << 20
-_CROWD: Final = 3
 
 
 @dataclass(slots=True)
@@ -207,7 +207,7 @@ class LogFileCheck:
         report = self._report.queues.setdefault((topic, queue_id), QueueReport())
         offsets = rows.queue_offsets[mine]
         must = (rows.phy_offsets[mine] < context.settled) | (offsets < (known[1] if known else 0))
-        must &= _plausible(offsets, known[1] if known else 0)
+        must &= _plausible(offsets, max(known[1] if known else 0, report.next_offset), self._limit // MIN_RECORD_SIZE)
         if not must.all():
             mine, offsets = mine[must], offsets[must]
         queue = context.reader.find(topic, queue_id)
@@ -241,11 +241,12 @@ class LogFileCheck:
                 report.wrong.add_numbers(np.unique(wanted[there & ~same]))
 
 
-def _plausible(offsets: Ints, end: int) -> npt.NDArray[np.bool_]:
+def _plausible(offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
     """Which queue offsets can be those of neighbours in a queue that reaches to `end`: others come from a damaged head.
 
-    Without this, one flipped bit would claim a queue of 2^60 units.
+    Without this, one flipped bit would claim a queue of 2^60 units. `room` is the number of records that can be in a
+    log file.
     """
-    if len(offsets) < _CROWD:
-        return (offsets >= 0) & ((offsets <= end + _FAR) if end else (offsets < 1 << 40))
-    return np.abs(offsets - int(np.median(offsets))) <= _FAR
+    if len(offsets) > 1:
+        return ~stray_offsets(offsets)
+    return (offsets >= 0) & ((offsets <= end + room) if end else (offsets < 1 << 40))
