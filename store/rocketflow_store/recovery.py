@@ -164,7 +164,7 @@ class Recovery:
             following = self._next_sound(offset, reached)
             if following is not None:
                 return following
-            return self._claimed_end(offset) if self._clean else self._settled
+            return self._claimed_end(offset) if self._clean else None  # nothing is left to be served behind it
         evidence = self._whole_record_behind(offset) if foreign or self._clean else None
         if evidence is None:
             return None
@@ -348,7 +348,8 @@ class Recovery:
         last = self._files.find(offset)
         boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
         reached = self.written_end(offset)
-        if end.seen > offset or (reached > offset and self._next_sound(offset, reached) is not None):
+        acked = not self._clean and offset < self._settled
+        if end.seen > offset or (reached > offset and (acked or self._next_sound(offset, reached) is not None)):
             self._keep_evidence(offset, max(end.seen, reached), end.why)
         self._files.drop_from(boundary)
         if last is not None and last.file_from_offset < boundary and offset < last.end_offset:

@@ -86,9 +86,12 @@ def test_the_last_synced_record(tmp_path: Path) -> None:
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
     flip(file, start + 90)
+    damaged = file.read_bytes()[start : start + size]
     with MessageStore.open(planted.path, CONFIG) as store:
-        assert store.recovery.truncated_to == phy_offset + size
+        assert store.recovery.truncated_to == phy_offset  # nothing is left to be served behind it
         assert [one.offset for one in store.recovery.quarantined] == [phy_offset]
+    (copy,) = (planted.path / "quarantine").glob("*.cut")
+    assert copy.read_bytes() == damaged
     assert planted.served() == {one: body for one, body in planted.bodies.items() if one != place}
 
 
