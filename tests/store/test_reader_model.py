@@ -148,6 +148,7 @@ class StoreLife(RuleBasedStateMachine):
             max_index_num=20,
             default_topic_queue_nums=QUEUES,
             enabled_append_prop_crc=property_crc,
+            flush_interval_consume_queue=3_600_000,  # the frontier moves when the model says so
             clock=self.clock,
         )
         self.open()
@@ -242,7 +243,8 @@ class StoreLife(RuleBasedStateMachine):
         self.path = crashed
         if foreign:  # as left by a writer that keeps no confirmed frontier
             (self.path / "rocketflow" / "confirm").unlink()
-        kept_from = self.durable
+        synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        kept_from = self.end if synced else self.durable
         if foreign:  # a log of which nothing is left begins anew, as RocketMQ's does
             kept_from = next((one.end for one in self.messages if one.phy_offset >= self.min_phy_offset), 0)
         place = max(self.end - torn, kept_from)
