@@ -337,6 +337,8 @@ class _Verification:
             )
         ):
             return False
+        if self._displaced(queue, number, claimed, at):
+            return False
         if claimed in self._queues:
             report = self._queues[claimed]
             report.missing.remove(at)
@@ -348,6 +350,20 @@ class _Verification:
         self._damage.append(Damage(phy_offset, size, str(path), phy_offset - base, why))
         self._result.records -= 1
         return True
+
+    def _displaced(self, queue: ConsumeQueue, number: int, claimed: Queue, at: int) -> bool:
+        """Whether a neighbour of a unit is as far from its place as the unit itself: then the file is at fault."""
+        for step in (-1, 1):
+            unit = queue.units(number + step, number + step + 1) if number + step >= queue.first_unit else ()
+            if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
+                continue
+            try:
+                beside = self._reader.log.message_at(int(unit["phy_offset"][0]), int(unit["msg_size"][0]))
+            except StoreError:
+                continue
+            if (beside.topic, beside.queue_id, beside.queue_offset) == (*claimed, at + step):
+                return True
+        return False
 
     def _units(self) -> None:
         """The queues' findings, a range of units each."""

@@ -137,6 +137,18 @@ def test_swapped_queues_and_foreign_files(planted: Planted, whole: Planted) -> N
     assert (planted.path / "quarantine" / "commitlog" / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize(("one", "other"), [(0, 3), (1, 3), (2, 3), (0, 1)])
+def test_swapped_files_of_a_queue_and_an_empty_index(planted: Planted, whole: Planted, one: int, other: int) -> None:
+    """Units of the first file in slots behind the end say nothing against their records, which follow each other."""
+    files = sorted((planted.path / "consumequeue" / "bills" / "0").iterdir())
+    contents = files[one].read_bytes(), files[other].read_bytes()
+    files[other].write_bytes(contents[0])
+    files[one].write_bytes(contents[1])
+    for index in (planted.path / "index").iterdir():
+        index.write_bytes(b"")
+    healed(planted, whole)
+
+
 def test_units_behind_the_end(planted: Planted, whole: Planted) -> None:
     file, position = planted.queue_file("orders", 0, 75)
     unit = planted.queue_file("orders", 0, 10)[0].read_bytes()[200:220]
