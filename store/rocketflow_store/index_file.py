@@ -22,11 +22,13 @@ from rocketflow_store.format.index_layout import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
 _GROW_ENTRIES: Final = 1 << 20
+_BLOCK_ENTRIES: Final = 1 << 18
 _MAX_TIME_DIFF: Final = 0x7FFFFFFF
 _MIN_SORTED_BITS: Final = 32
 _SLOT_STRUCT: Final = struct.Struct(">i")
@@ -252,27 +254,53 @@ class IndexFile:
         header = self.header
         return begin <= header.end_timestamp and end >= header.begin_timestamp
 
-    def keep_entries_below(self, phy_offset: int) -> None:
-        """Drop the entries of records at or behind `phy_offset` and rebuild the slots from those that stay."""
+    def written_below(self, phy_offset: int) -> int:
+        """How many of the first entries are whole and of records below `phy_offset`.
+
+        After a power loss the header may count entries that did not reach the disk: zeros, or an offset that falls.
+        """
+        before = -1
+        for first, entries in self._blocks(self.entries):
+            offsets = np.empty(len(entries) + 1, np.int64)
+            offsets[0], offsets[1:] = before, entries["phy_offset"]
+            bad = (offsets[1:] >= phy_offset) | (offsets[1:] < offsets[:-1]) | (entries == np.zeros((), ENTRY_DTYPE))
+            behind = np.flatnonzero(bad)
+            if len(behind):
+                return first - 1 + int(behind[0])
+            before = int(offsets[-1])
+        return self.entries
+
+    def keep_first(self, keep: int, store_timestamp_at: Callable[[int], int | None]) -> None:
+        """Drop all but the first `keep` (at least one) entries and rebuild the slots from those that stay.
+
+        `store_timestamp_at` tells the store time (ms) of the record at a physical offset, None where none is there;
+        then a new end time is that of the entry, which knows it to the second.
+        """
         assert self._write
-        table = self.entry_table()
-        behind = np.flatnonzero(table["phy_offset"][1:] >= phy_offset)
-        keep = int(behind[0]) if len(behind) else len(table) - 1
+        assert keep > 0
         slots = self.slots()
         self._reserve(keep + 1)
         slots[:] = 0
-        kept = table[1 : keep + 1]
-        slot_ids = kept["key_hash"].astype(np.int64) % self.hash_slot_num
-        slots[slot_ids] = np.arange(1, keep + 1)
-        dropped = table[keep + 1 :]
-        dropped[:] = np.zeros((), ENTRY_DTYPE)
-        header = self.header
+        for first, entries in self._blocks(keep):
+            slots[entries["key_hash"].astype(np.int64) % self.hash_slot_num] = np.arange(first, first + len(entries))
+        table = self.entry_table()
+        table[keep + 1 :] = np.zeros((), ENTRY_DTYPE)
+        header, last = self.header, int(table["phy_offset"][keep])
+        store_timestamp = store_timestamp_at(last)
+        if store_timestamp is not None:
+            header.end_timestamp = store_timestamp
+        elif last != header.end_phy_offset:
+            header.end_timestamp = header.begin_timestamp + 1000 * int(table["time_diff"][keep])
+        header.end_phy_offset = last
         header.hash_slot_count = int(np.count_nonzero(slots))
         header.index_count = keep + 1
-        if keep:
-            header.end_phy_offset = int(kept["phy_offset"][-1])
-            header.end_timestamp = header.begin_timestamp + 1000 * int(kept["time_diff"][-1])
         self._write_header()
+
+    def _blocks(self, count: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """Entries 1 to `count` as views of a bounded number of them, each with the number of its first."""
+        table = self.entry_table(count)
+        for first in range(1, count + 1, _BLOCK_ENTRIES):
+            yield first, table[first : first + _BLOCK_ENTRIES]
 
     def sync(self) -> None:
         """Make everything put so far durable."""

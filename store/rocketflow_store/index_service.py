@@ -178,16 +178,26 @@ class IndexService:
             os_files.sync_directory(self._directory)
         return [one.path for one in going]
 
-    def recover(self, phy_offset: int) -> None:
-        """After an unclean stop: keep only entries of records below `phy_offset`, drop files that begin behind it."""
+    def recover(self, phy_offset: int, store_timestamp_at: Callable[[int], int | None]) -> None:
+        """After an unclean stop: keep only entries of records below `phy_offset`, drop files that are empty without.
+
+        `store_timestamp_at` tells the store time (ms) of the record at a physical offset, None where none is there.
+        """
+        dropped = False
         for name, one in list(self._files.items()):
-            first = int(one.entry_table(1)["phy_offset"][1]) if one.header.index_count > 1 else phy_offset
-            if first >= phy_offset:
+            newest = one is self._newest
+            if not newest and one.header.end_phy_offset < phy_offset:
+                continue  # synced when it was full
+            keep = one.written_below(phy_offset)
+            if keep:
+                one.keep_first(keep, store_timestamp_at)
+            else:
                 one.close()
                 os_files.remove_file(self._directory / name)
                 del self._files[name]
-            elif one.header.end_phy_offset >= phy_offset or one is self.files[-1]:
-                one.keep_entries_below(phy_offset)
+                dropped = True
+        if dropped:
+            os_files.sync_directory(self._directory)
 
     def sync(self) -> None:
         """Make the newest file durable (older ones are since they were rolled)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.scan import ScanStop, scan_records
-from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC, decode_record
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class CommitLogView:
         if size is not None and message.store_size != size:
             raise CorruptRecordError(mapped.path, phy_offset, f"record of {message.store_size} bytes, unit says {size}")
         return message
+
+    def store_timestamp_at(self, phy_offset: int) -> int | None:
+        """Store time (ms) of the record at `phy_offset`, None where none can be read."""
+        try:
+            return self.message_at(phy_offset).store_timestamp
+        except StoreError:
+            return None
 
     def record_size_at(self, phy_offset: int) -> int | None:
         """Size of the record at `phy_offset`, None where none begins there."""
