@@ -8,7 +8,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreReader
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
-from rocketflow_store.message_store import commit_record_fields
+from rocketflow_store.bulk_append import commit_record_fields
 from rocketflow_store.sink_commit import last_commit
 
 
@@ -34,7 +34,7 @@ def test_a_copied_envelope_neither_commits_nor_cuts(tmp_path: Path) -> None:
     store.put_message(Message("t", b"after"))
     store.flush()
     end = store.max_phy_offset
-    store._periodic.stop()
+    store._flushing.stop()
     store._lock.release()  # as a killed process would leave it: `abort` stays
     with MessageStore.open(path) as again:
         assert again.recovery.abort_found

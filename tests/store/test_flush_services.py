@@ -87,26 +87,26 @@ def test_all_of_the_log_is_synced_at_every_interval_by_default(tmp_path: Path, c
         for _ in range(3):
             put(store)
             assert store._commit_log.flushed_offset < store.max_phy_offset
-            store._flush_step()
+            store._flushing.log_step()
             assert store._commit_log.flushed_offset == store.max_phy_offset
 
 
 def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_commit_log_least_pages=4) as store:
         put(store)
-        store._flush_step()
+        store._flushing.log_step()
         flushed = store._commit_log.flushed_offset
         assert flushed == store.max_phy_offset, "the first is thorough"
         put(store, 10)
         clock.set(START + 9_999)
-        store._flush_step()
+        store._flushing.log_step()
         assert store._commit_log.flushed_offset == flushed
         put(store, 4, 4096)
-        store._flush_step()
+        store._flushing.log_step()
         assert store._commit_log.flushed_offset == store.max_phy_offset, "four pages"
         put(store)
         clock.set(START + 10_000)
-        store._flush_step()
+        store._flushing.log_step()
         assert store._commit_log.flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
 
 
@@ -162,30 +162,30 @@ def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
     sizes = {"mapped_file_size_consume_queue": 20_000, "max_index_num": 5000, "max_hash_slot_num": 100}
     with opened(tmp_path / "s", clock, flush_consume_queue_least_pages=2, **sizes) as store:
         put(store)
-        store._flush_queues_step()  # thorough, since it is the first
+        store._flushing.queues_step()  # thorough, since it is the first
         syncs = Syncs(monkeypatch, store.paths)
         clock.set(START + 1000)
         put(store, 8192 // 20 - 1)
-        store._flush_queues_step()
+        store._flushing.queues_step()
         assert syncs.take() == []
         put(store, 2)
-        store._flush_queues_step()
+        store._flushing.queues_step()
         assert syncs.take() == ["consumequeue"]
         put(store)
         clock.set(START + 10_000)
-        store._flush_queues_step()
+        store._flushing.queues_step()
         assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint"]
 
 
 def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_consume_queue_thorough_interval=2000) as store:
-        store._flush_queues_step()
+        store._flushing.queues_step()
         clock.set(START + 1999)
         put(store)
-        store._flush_queues_step()
+        store._flushing.queues_step()
         before = read_confirm(store.paths)
         clock.set(START + 2000)
-        store._flush_queues_step()
+        store._flushing.queues_step()
         after = read_confirm(store.paths)
         assert before is not None
         assert after is not None
@@ -217,7 +217,7 @@ def test_every_file_of_a_queue_is_synced_not_only_the_newest(
 def test_the_checkpoint_never_tells_a_time_that_is_not_durable(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock) as store:
         put(store)
-        store._flush_step()
+        store._flushing.log_step()
         assert checkpoint(store).physic_msg_timestamp == 0, "it is written with the queues"
         clock.set(START + 5000)
         put(store)
@@ -251,7 +251,7 @@ def test_a_queue_that_cannot_be_synced_fences(
         with monkeypatch.context() as broken:
             broken.setattr(os_files, "sync_file", sync_file)
             with pytest.raises(StoreFencedError):
-                store._flush_queues_step()
+                store._flushing.queues_step()
         refused = store.put_message(Message("t", b"x", queue_id=0))
         assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         after = read_confirm(store.paths)

@@ -1,0 +1,73 @@
+"""Dispatch follows the confirmed offset: what was appended waits here until the flush mode lets readers see it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.confirm import ConfirmFile
+from rocketflow_store.dispatch import DispatchRow, DispatchRows, gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rocketflow_store.store_opening import StoreParts
+
+_GATHER_FROM: Final = 24
+"""From this many single rows on, columns are quicker than a loop."""
+
+
+class ConfirmedDispatch:
+    """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or written (ASYNC_FLUSH)."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+        self._dispatcher, self._commit_log = parts.dispatcher, parts.commit_log
+        self.lock = threading.RLock()
+        self._pending: deque[tuple[int, DispatchRow | DispatchRows]] = deque()
+        end = parts.commit_log.wrote_offset
+        self.confirm_offset = end
+        """Up to where readers may see the log."""
+        self.confirm_file = ConfirmFile(parts.paths, end, end, synced=parts.sync_flush)
+        self.dispatched_timestamp = parts.store_timestamp
+        """Store time of the last record that was dispatched (ms)."""
+
+    def add(self, end_offset: int, rows: DispatchRow | DispatchRows) -> None:
+        """These rows were appended, up to `end_offset`; under the put lock, in the order of the log."""
+        self._pending.append((end_offset, rows))
+
+    def extend(self, rows: Iterable[tuple[int, DispatchRow | DispatchRows]]) -> None:
+        """As `add`, for several."""
+        self._pending.extend(rows)
+
+    def follow(self) -> None:
+        """Dispatch what the flush mode confirms, and publish how far readers may look."""
+        with self.lock:
+            limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.wrote_offset
+            confirmed = self.confirm_offset
+            ready: list[DispatchRow | DispatchRows] = []
+            while self._pending and self._pending[0][0] <= limit:
+                confirmed, rows = self._pending.popleft()
+                ready.append(rows)
+            for single, group in groupby(ready, lambda rows: isinstance(rows, DispatchRow)):
+                if single:
+                    self._dispatch_singles(list(group))  # type: ignore[arg-type]
+                else:
+                    self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
+            if confirmed > self.confirm_offset:
+                self.confirm_offset = confirmed
+                self.confirm_file.confirm(confirmed)
+                last = ready[-1]
+                if isinstance(last, DispatchRow):
+                    self.dispatched_timestamp = last.store_timestamp
+                elif len(last.store_timestamps):
+                    self.dispatched_timestamp = int(last.store_timestamps[-1])
+
+    def _dispatch_singles(self, rows: list[DispatchRow]) -> None:
+        if len(rows) >= _GATHER_FROM:
+            self._dispatcher.dispatch(gather_rows(rows))
+        else:
+            for row in rows:
+                self._dispatcher.dispatch_one(row)

@@ -1,0 +1,176 @@
+"""Opening a store for writing: its parts, recovered and put together, before any thread runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocketflow_store.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.commit_log import CommitLog
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.confirm import read_confirm
+from rocketflow_store.dispatch import Dispatcher
+from rocketflow_store.flush import PAGE_BYTES, GroupFlush
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.index_service import IndexService
+from rocketflow_store.log_view import CommitLogView
+from rocketflow_store.mapped_file_queue import MappedFileQueue
+from rocketflow_store.odd_files import make_last_files_whole
+from rocketflow_store.queue_offsets import QueueOffsets
+from rocketflow_store.queue_table import FileQueueTable
+from rocketflow_store.recovery import Recovery, RecoveryResult
+from rocketflow_store.status import FlushDiskType
+from rocketflow_store.store_meta import StoreMeta
+from rocketflow_store.topic_table import TopicTable
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StoreConfig, StorePaths
+
+
+@dataclass(slots=True)
+class StoreParts:
+    """What an open store is made of; `store_timestamp` is that of the newest message (ms)."""
+
+    paths: StorePaths
+    config: StoreConfig
+    meta: StoreMeta
+    allocator: AllocateMappedFileService
+    files: MappedFileQueue
+    log: CommitLogView
+    queues: FileQueueTable
+    index: IndexService
+    dispatcher: Dispatcher
+    checkpoint: CheckpointFields
+    config_files: ConfigFiles
+    topics: TopicTable
+    recovery: RecoveryResult
+    store_timestamp: int
+    commit_log: CommitLog
+    flush: GroupFlush
+    offsets: QueueOffsets
+
+    @property
+    def sync_flush(self) -> bool:
+        """Whether a message counts only once it is synced."""
+        return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    def sync_everything(self) -> None:
+        """Make the newest log files, every queue and the index durable."""
+        for mapped in self.files.files[-2:]:
+            mapped.sync()
+        for queue in self.queues.all():
+            queue.sync()
+        self.index.sync()
+
+    def close_files(self) -> None:
+        """Close every file."""
+        self.queues.close()
+        self.index.close()
+        self.files.close()
+
+
+def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
+    """Create or recover the store whose directory the caller has locked."""
+    config = config.fitted_to(paths)
+    meta = StoreMeta.load_or_create(paths, config)
+    for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
+        directory.mkdir(exist_ok=True)
+    allocator = _make_allocator(paths, config)
+    if paths.abort.exists():
+        make_last_files_whole(paths, config)
+    files = MappedFileQueue(paths.commit_log, config.mapped_file_size_commit_log, write=True, allocator=allocator)
+    log = CommitLogView(files)
+    queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
+    queues.refresh()
+    index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
+    dispatcher = Dispatcher(queues, index if config.message_index_enable else None)
+    checkpoint = _read_checkpoint(paths)
+    config_files = ConfigFiles(paths.config, config.clock)
+    topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
+    recovery = _recover(paths, config, files, log, queues, index, dispatcher, checkpoint)
+    commit_log = CommitLog(files, recovery.truncated_to)
+    return StoreParts(
+        paths=paths,
+        config=config,
+        meta=meta,
+        allocator=allocator,
+        files=files,
+        log=log,
+        queues=queues,
+        index=index,
+        dispatcher=dispatcher,
+        checkpoint=checkpoint,
+        config_files=config_files,
+        topics=topics,
+        recovery=recovery,
+        store_timestamp=_last_store_timestamp(queues, log),
+        commit_log=commit_log,
+        flush=GroupFlush(commit_log, paths.root),
+        offsets=QueueOffsets(queues.end),
+    )
+
+
+def _make_allocator(paths: StorePaths, config: StoreConfig) -> AllocateMappedFileService:
+    sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    allocator = AllocateMappedFileService(
+        paths.commit_log,
+        paths.allocating,
+        config.mapped_file_size_commit_log,
+        warm=config.warm_maped_file_enable,
+        warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * PAGE_BYTES if sync else 0,
+    )
+    allocator.discard_left_overs()
+    return allocator
+
+
+def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
+    try:
+        return decode_checkpoint(paths.checkpoint.read_bytes())
+    except FileNotFoundError:
+        return CheckpointFields()
+
+
+def _recover(
+    paths: StorePaths,
+    config: StoreConfig,
+    files: MappedFileQueue,
+    log: CommitLogView,
+    queues: FileQueueTable,
+    index: IndexService,
+    dispatcher: Dispatcher,
+    checkpoint: CheckpointFields,
+) -> RecoveryResult:
+    abort_found = paths.abort.exists()
+    recovery = Recovery(paths, files, log, queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover)
+    confirmed = read_confirm(paths) if abort_found else None
+    start = recovery.scan_start(abort_found, confirmed)
+    end = recovery.find_end(start, foreign=abort_found and confirmed is None)
+    truncated_from, truncated_to = end.offset, end.offset
+    if abort_found:
+        truncated_from, truncated_to = recovery.cut(end)
+        recovery.cut_queues(end.offset)
+        index.recover(start, log.store_timestamp_at)
+    elif end.offset > start or recovery.written_end(end.offset) > end.offset:
+        truncated_from, truncated_to = recovery.cut(end)
+    dispatched = recovery.dispatch(start, end.offset, dispatcher)
+    if abort_found or dispatched:
+        queues.forget()
+        for mapped in files.files[-2:]:
+            mapped.sync()
+        for queue in queues.all():
+            queue.sync()
+        index.sync()
+        queues.sync_directories()
+    if end.offset > start or abort_found:
+        checkpoint.confirm_phy_offset = max(end.offset, 0)
+    return RecoveryResult(abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined)
+
+
+def _last_store_timestamp(queues: FileQueueTable, log: CommitLogView) -> int:
+    """Store time of the newest message of any queue: later ones must not fall behind it."""
+    newest = 0
+    for queue in queues.all():
+        end = queues.end(queue.topic, queue.queue_id)
+        if end > queue.first_unit:
+            newest = max(newest, int(log.store_timestamps(queue.units(end - 1, end))[0]))
+    return newest
