@@ -7,7 +7,6 @@ the next open what a crash left.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from typing import TYPE_CHECKING, Final
@@ -77,14 +76,14 @@ class AllocateMappedFileService:
         try:
             if self._take(offset):
                 try:
-                    staged.replace(path)
+                    os_files.rename(staged, path)
                 except FileNotFoundError:  # somebody cleaned up there
                     pass
                 else:
                     self.made_ahead += 1
                     return
             self._make(staged)
-            staged.replace(path)
+            os_files.rename(staged, path)
         except OSError as error:
             raise os_files.access_error(path, error) from error
         self.made_late += 1
@@ -162,7 +161,7 @@ class AllocateMappedFileService:
     def _make(self, staged: Path) -> None:
         """A file of zeros with real blocks, durable but for its name."""
         try:
-            self._staging.mkdir(parents=True, exist_ok=True)
+            os_files.make_directory(self._staging)
         except OSError as error:
             raise os_files.access_error(self._staging, error) from error
         fd = os_files.open_file(staged, write=True, create=True)
@@ -175,4 +174,4 @@ class AllocateMappedFileService:
             os_files.remove_file(staged)
             raise
         finally:
-            os.close(fd)
+            os_files.close_file(fd)

@@ -19,7 +19,7 @@ from rocketflow_store.broker_conf_keys import (
     TEXT_KEYS,
 )
 from rocketflow_store.errors import StoreConfigError
-from rocketflow_store.files.os_files import access_error
+from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def load_broker_conf(path: Path) -> dict[str, Any]:
     StoreAccessError where the file cannot be read, StoreConfigError for an unknown key or an unusable value.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_file(path)
     except OSError as error:
         raise access_error(path, error) from error
     try:

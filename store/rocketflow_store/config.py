@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.clock import Clock, SystemClock
 from rocketflow_store.errors import NotAStoreError, StoreConfigError
-from rocketflow_store.files.os_files import access_error
+from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import (
     DEFAULT_HASH_SLOT_NUM,
@@ -287,7 +287,7 @@ def detect_sizes(paths: StorePaths) -> dict[str, Any]:
 def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
     """What `store.meta` says: files that do not exist yet will be made with these sizes."""
     try:
-        body = json.loads(paths.meta.read_bytes())
+        body = json.loads(read_file(paths.meta))
         return {name: int(body[camel_case(name)]) for name in SIZE_FIELDS if camel_case(name) in body}
     except (OSError, ValueError, TypeError):
         return {}

@@ -13,7 +13,6 @@ afterwards leaves another, a clean stop leaves none.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class ConfirmFile:
         fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, int(synced))
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
-        self._map = mmap.mmap(self._fd, _SIZE)
+        self._map = os_files.map_file(self._fd, _SIZE, write=True)
 
     def confirm(self, offset: int) -> None:
         """Let readers see everything below `offset`."""
@@ -66,12 +65,12 @@ class ConfirmFile:
     def durable(self, offset: int) -> None:
         """Recovery may begin at `offset`: everything below was synced before this call."""
         _OFFSET.pack_into(self._map, _DURABLE_AT, offset)
-        self._map.flush()
+        os_files.sync_map(self._map, self._paths.confirm)
 
     def close(self, *, remove: bool) -> None:
         """Let go; `remove` after a clean stop, when there is nothing left to hide."""
         self._map.close()
-        os.close(self._fd)
+        os_files.close_file(self._fd)
         if remove:
             os_files.remove_file(self._paths.confirm)
 
@@ -79,7 +78,7 @@ class ConfirmFile:
 def read_confirm(paths: StorePaths) -> Confirmed | None:
     """What the last writer of ours confirmed, None where that does not (or no longer) hold."""
     try:
-        raw = paths.confirm.read_bytes()
+        raw = os_files.read_file(paths.confirm)
         abort = paths.abort.stat()
     except OSError:
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.errors import CorruptRecordError, NotAStoreError, StoreError
+from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_SIZE, UNIT_STRUCT
@@ -47,15 +48,16 @@ def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         raise NotAStoreError(path, "is not a file; give one file of a store")
     try:
-        data = path.read_bytes() if path.stat().st_size < 1 << 20 else None
+        data = os_files.read_file(path) if path.stat().st_size < 1 << 20 else None
         kind = kind_of(path)
         if kind is None:
             raise NotAStoreError(path, "is no file of a store (by its name, its folder and its content)")
         if data is None:
-            import mmap
-
-            with path.open("rb") as opened:
-                data = mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)  # type: ignore[assignment]
+            fd = os_files.open_file(path, write=False)
+            try:
+                data = os_files.map_file(fd, os_files.file_size(fd), write=False)  # type: ignore[assignment]
+            finally:
+                os_files.close_file(fd)
     except OSError as error:
         raise access_error(path, error) from error
     yield from _DUMPERS[kind](path, memoryview(data))  # type: ignore[arg-type]
@@ -96,8 +98,11 @@ def kind_of(path: Path) -> str | None:
 
 
 def _kind_by_content(path: Path) -> str | None:
-    with path.open("rb") as opened:
-        head = opened.read(64)
+    fd = os_files.open_file(path, write=False)
+    try:
+        head = os_files.read_at(fd, 0, 64, path)
+    finally:
+        os_files.close_file(fd)
     if len(head) >= BLANK_SIZE and SIZE_AND_MAGIC.unpack_from(head)[1] in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
         return "commitlog"
     if path.name.isdigit() and len(path.name) == _INDEX_NAME_DIGITS and layout_of_size(path.stat().st_size):

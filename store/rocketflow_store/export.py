@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketflow_store.columns import DEFAULT_COLUMNS, source_schema
+from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
 
     target = Path(directory)
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        os_files.make_directory(target)
     except OSError as error:
         raise access_error(target, error) from error
     rows = 0
@@ -35,10 +36,10 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
                 for batch in reader.read(topic, queue_id, low, high):
                     writer.write_batch(batch)
                     rows += batch.num_rows
-            temporary.replace(path)
+            os_files.rename(temporary, path)
         except OSError as error:
             raise access_error(path, error) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            os_files.remove_file(temporary)
         files.append(str(path))
     return {"topic": topic, "rows": rows, "files": files}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -55,8 +53,7 @@ class IndexFile:
         self._fd = os_files.open_file(path, write=write)
         size = os_files.file_size(self._fd)
         self.well_sized = size == index_file_size(hash_slot_num, index_num)
-        prot = mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ
-        self._map = mmap.mmap(self._fd, size, prot=prot)
+        self._map = os_files.map_file(self._fd, size, write=write)
         self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
         self.header = self._read_header()
         self._allocated = 0
@@ -64,12 +61,12 @@ class IndexFile:
     @classmethod
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
         """A new file; begin and end of its header carry over from the file before it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        os_files.make_directory(path.parent)
         fd = os_files.open_file(path, write=True, create=True)
         try:
-            os_files.make_sparse(fd, index_file_size(hash_slot_num, index_num))
+            os_files.make_sparse(fd, path, index_file_size(hash_slot_num, index_num))
         finally:
-            os.close(fd)
+            os_files.close_file(fd)
         created = cls(path, hash_slot_num, index_num, write=True)
         if previous is not None:
             created.header = IndexHeader(
@@ -98,7 +95,7 @@ class IndexFile:
 
     def is_replaced(self) -> bool:
         """Whether the name now belongs to another file."""
-        status = os.fstat(self._fd)
+        status = os_files.status(self._fd)
         try:
             named = self.path.stat()
         except OSError:
@@ -309,7 +306,7 @@ class IndexFile:
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
-            os.close(self._fd)
+            os_files.close_file(self._fd)
             self._fd = -1
 
 

@@ -6,7 +6,6 @@ written: files are preallocated, positions come from scanning.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -48,9 +47,9 @@ class MappedFile:
         """A new file of zeros that has no blocks yet."""
         fd = os_files.open_file(path, write=True, create=True)
         try:
-            os_files.make_sparse(fd, file_size)
+            os_files.make_sparse(fd, path, file_size)
         finally:
-            os.close(fd)
+            os_files.close_file(fd)
         return cls(path, file_from_offset, write=True)
 
     @property
@@ -86,7 +85,7 @@ class MappedFile:
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from `position`, copied; fewer where the file ends."""
         descriptor = self._descriptor
-        return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size)
+        return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size, self.path)
 
     def is_replaced(self, entry_inode: int | None = None) -> bool:
         """Whether the name now belongs to another file or to none, or bytes were cut off (and must not be touched).
@@ -96,7 +95,7 @@ class MappedFile:
         descriptor = self._descriptor
         if descriptor is None:
             return True
-        status = os.fstat(descriptor.fd)
+        status = os_files.status(descriptor.fd)
         if status.st_size < self.file_size:
             return True
         if entry_inode == status.st_ino:
@@ -172,4 +171,4 @@ class Descriptor:
         self.fd = fd
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        os_files.close_file(self.fd)

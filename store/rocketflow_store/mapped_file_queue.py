@@ -126,7 +126,7 @@ class MappedFileQueue:
         assert file_from_offset % self.file_size == 0
         fresh = not self.directory.is_dir()
         if fresh:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            os_files.make_directory(self.directory)
             os_files.sync_directory(self.directory.parent)
         path = self.directory / file_name(file_from_offset)
         if self._allocator is None:

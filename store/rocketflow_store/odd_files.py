@@ -7,7 +7,6 @@ is no crash state.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
@@ -51,18 +50,18 @@ def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> No
     try:
         actual = os_files.file_size(fd)
         if actual > size:
-            excess = os_files.read_at(fd, size, actual - size)
+            excess = os_files.read_at(fd, size, actual - size, path)
             if excess.strip(b"\0"):
                 from rocketflow_store.quarantine import CUT, Quarantine
 
                 quarantine = Quarantine(paths)
                 kept = quarantine.keep(f"{path.relative_to(paths.root)}.behind-{size}", excess)
                 quarantine.note(CUT, path, size, len(excess), "behind the size of the file", kept)
-            os_files.make_sparse(fd, size)
+            os_files.make_sparse(fd, path, size)
         elif sparse:
-            os_files.make_sparse(fd, size)
+            os_files.make_sparse(fd, path, size)
         else:
             os_files.preallocate(fd, path, size)
         os_files.sync_file(fd, path)
     finally:
-        os.close(fd)
+        os_files.close_file(fd)

@@ -46,7 +46,7 @@ class Quarantine:
 
     def keep_file(self, path: Path) -> Path:
         """A durable copy of a file, under the name that it has in the store."""
-        return self.keep(self._name(path), path.read_bytes())
+        return self.keep(self._name(path), os_files.read_file(path))
 
     def set_aside(self, path: Path) -> Path:
         """Move a file or a directory here, under the name that it has in the store."""
@@ -56,7 +56,7 @@ class Quarantine:
             number += 1
             target = self._directory / f"{self._name(path)}.{number}"
         self._make(target.parent)
-        path.rename(target)
+        os_files.rename(path, target)
         os_files.sync_directory(target.parent)
         os_files.sync_directory(path.parent)
         return target
@@ -73,7 +73,7 @@ class Quarantine:
         }
         line = json.dumps(fields).encode() + b"\n"
         report = self._directory / _REPORT
-        known = report.read_bytes() if report.exists() else b""
+        known = os_files.read_file(report) if report.exists() else b""
         if line in known.splitlines(keepends=True):
             return
         self._make(self._directory)
@@ -83,7 +83,7 @@ class Quarantine:
     def _free(self, name: str, data: bytes | pa.Buffer) -> Path:
         path, number = self._directory / name, 0
         wanted = memoryview(data).cast("B")
-        while path.exists() and (path.stat().st_size != wanted.nbytes or path.read_bytes() != wanted):
+        while path.exists() and (path.stat().st_size != wanted.nbytes or os_files.read_file(path) != wanted):
             number += 1
             path = self._directory / f"{name}.{number}"
         return path
@@ -94,7 +94,7 @@ class Quarantine:
     def _make(self, directory: Path) -> None:
         if directory.is_dir():
             return
-        directory.mkdir(parents=True)
+        os_files.make_directory(directory)
         for one in (directory, *directory.parents):
             os_files.sync_directory(one.parent)
             if one == self._directory:

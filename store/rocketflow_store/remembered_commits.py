@@ -59,7 +59,7 @@ def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: i
 
 def _load(paths: StorePaths) -> dict[str, str]:
     try:
-        known = json.loads(paths.sinks.read_bytes())
+        known = json.loads(os_files.read_file(paths.sinks))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

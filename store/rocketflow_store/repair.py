@@ -8,7 +8,6 @@ shortened here but by recovery; nothing is changed or moved without a copy in `q
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from dataclasses import dataclass, field, replace
@@ -279,26 +278,26 @@ class _Apply:
         try:
             there = os_files.file_size(fd)
             if there > size:
-                rest = os_files.read_at(fd, size, there - size)
+                rest = os_files.read_at(fd, size, there - size, path)
                 kept = self._quarantine.keep(f"commitlog/{path.name}.rest", rest) if any(rest) else None
-                os_files.make_sparse(fd, size)
+                os_files.make_sparse(fd, path, size)
             else:
                 os_files.preallocate(fd, path, size)
             os_files.sync_file(fd, path)
         finally:
-            os.close(fd)
+            os_files.close_file(fd)
         self._quarantine.note(HEALED, path, 0, one.length, f"{one.detail}; made {size} bytes long", kept)
 
     def _end_mark(self, one: Finding) -> None:
         path = Path(one.file)
         fd = os_files.open_file(path, write=True)
         try:
-            before = os_files.read_at(fd, one.offset, 8)
+            before = os_files.read_at(fd, one.offset, 8, path)
             kept = self._quarantine.keep(f"commitlog/{path.name}.blank", before) if any(before) else None
             os_files.write_at(fd, path, one.offset, encode_blank(one.length))
             os_files.sync_file(fd, path)
         finally:
-            os.close(fd)
+            os_files.close_file(fd)
         self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
 
     # -- queues
@@ -380,9 +379,9 @@ class _Apply:
         for old in sorted(paths.index.iterdir()) if paths.index.is_dir() else []:
             kept = self._quarantine.set_aside(old)
             self._quarantine.note(HEALED, old, 0, kept.stat().st_size, "the index was made again from the log", kept)
-        paths.index.mkdir(exist_ok=True)
+        os_files.make_directory(paths.index)
         for new in sorted(staged.iterdir()) if staged.is_dir() else []:
-            new.rename(paths.index / new.name)
+            os_files.rename(new, paths.index / new.name)
         os_files.sync_directory(paths.index)
         os_files.sync_directory(paths.root)
         _remove_tree(staged)
@@ -396,7 +395,7 @@ class _Apply:
         kept = self._quarantine.set_aside(path) if path.exists() else None
         self._quarantine.note(HEALED, path, 0, 0, why, kept)
         if good:
-            os_files.write_atomically(path, backup.read_bytes())
+            os_files.write_atomically(path, os_files.read_file(backup))
             return
         if backup.exists():
             self._quarantine.set_aside(backup)
@@ -409,7 +408,7 @@ class _Apply:
 
     def _meta(self, one: Finding) -> None:
         path = self._paths.meta
-        raw = path.read_bytes()
+        raw = os_files.read_file(path)
         kept = self._quarantine.keep_file(path)
         known = _LOOKS_LIKE_ID.search(raw)
         body = {
@@ -460,7 +459,7 @@ def _sync_files(directory: Path) -> None:
         try:
             os_files.sync_file(fd, one)
         finally:
-            os.close(fd)
+            os_files.close_file(fd)
 
 
 def _put_units(queue: ConsumeQueue, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
@@ -492,5 +491,5 @@ def _remove_tree(directory: Path) -> None:
     """Delete what an earlier repair was making."""
     if directory.is_dir():
         for one in directory.iterdir():
-            one.unlink()
-        directory.rmdir()
+            os_files.remove_file(one)
+        os_files.remove_directory(directory)

@@ -9,7 +9,6 @@ log.
 from __future__ import annotations
 
 import io
-import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.errors import CorruptRecordError, StoreAccessError
+from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StagedPart:
     def discard(self) -> None:
         """Delete the file, if there is one and it is still there."""
         if self.path is not None:
-            Path(self.path).unlink(missing_ok=True)
+            os_files.remove_file(Path(self.path))
 
 
 def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
@@ -94,8 +94,8 @@ class _Spill(io.RawIOBase):
 
     def _open(self) -> None:
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            os_files.make_directory(self._directory)
+            self._fd = os_files.create_exclusively(self._temporary)
         except OSError as error:
             raise access_error(self._directory, error) from error
         for data in self._memory:
@@ -103,11 +103,7 @@ class _Spill(io.RawIOBase):
         self._memory = []
 
     def _write_out(self, view: memoryview[Any]) -> None:
-        try:
-            while len(view):
-                view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            raise access_error(self._temporary, error) from error
+        os_files.append_bytes(self._fd, self._temporary, view)
 
     @property
     def _temporary(self) -> Path:
@@ -117,18 +113,18 @@ class _Spill(io.RawIOBase):
         """(path, None) of the finished file, or (None, bytes)."""
         if self._fd < 0:
             return None, b"".join(self._memory)
-        os.close(self._fd)
+        os_files.close_file(self._fd)
         self._fd = -1
         path = self._directory / self._name
-        self._temporary.replace(path)
+        os_files.rename(self._temporary, path)
         return str(path), None
 
     def drop(self) -> None:
         """Leave nothing behind."""
         if self._fd >= 0:
-            os.close(self._fd)
+            os_files.close_file(self._fd)
             self._fd = -1
-            self._temporary.unlink(missing_ok=True)
+            os_files.remove_file(self._temporary)
 
 
 def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:

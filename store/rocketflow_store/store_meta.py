@@ -33,7 +33,7 @@ class StoreMeta:
             meta._check(paths, config)
             return meta
         meta = cls(uuid.uuid4().hex, FORMAT_VERSION, {name: getattr(config, name) for name in SIZE_FIELDS})
-        paths.rocketflow.mkdir(exist_ok=True)
+        os_files.make_directory(paths.rocketflow)
         body = {
             "storeId": meta.store_id,
             "formatVersion": meta.format_version,
@@ -45,7 +45,7 @@ class StoreMeta:
     @classmethod
     def _load(cls, paths: StorePaths) -> Self:
         try:
-            body = json.loads(paths.meta.read_bytes())
+            body = json.loads(os_files.read_file(paths.meta))
             sizes = {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
             return cls(str(body["storeId"]), int(body["formatVersion"]), sizes)
         except OSError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
+from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index_coverage import IndexCoverage, index_coverage
@@ -171,7 +172,7 @@ class StoreReader:
     def checkpoint(self) -> CheckpointFields:
         """The checkpoint's fields, zero without the file."""
         try:
-            return decode_checkpoint(self.paths.checkpoint.read_bytes())
+            return decode_checkpoint(os_files.read_file(self.paths.checkpoint))
         except OSError:
             return CheckpointFields()
 

@@ -13,6 +13,7 @@ from rocketflow_store.config import SIZE_FIELDS, StoreConfig, camel_case
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import StoreError
+from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
 from rocketflow_store.format.index_layout import index_file_size
 from rocketflow_store.mapped_file import file_name
@@ -73,7 +74,7 @@ def _likely(counts: Counter[int], told: int | None) -> int | None:
 
 def _meta_sizes(paths: StorePaths) -> dict[str, int]:
     try:
-        body = json.loads(paths.meta.read_bytes())
+        body = json.loads(os_files.read_file(paths.meta))
         return {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -104,7 +105,7 @@ def _why_unreadable(path: Path) -> str | None:
     if not path.exists():
         return "is missing" if path.with_name(path.name + ".bak").exists() else None
     try:
-        parse_json_object(path.read_bytes().decode("utf-8"))
+        parse_json_object(os_files.read_file(path).decode("utf-8"))
         return None
     except (OSError, ValueError) as error:
         return f"cannot be understood ({error})"
@@ -117,7 +118,7 @@ def check_checkpoint(paths: StorePaths, found: FindingList, end: int, newest: in
         if settled and end:
             found.add("checkpoint", path, 0, 0, "is missing after an orderly stop")
         return
-    raw = path.read_bytes()
+    raw = os_files.read_file(path)
     if len(raw) != CHECKPOINT_SIZE:
         found.add("checkpoint", path, 0, len(raw), f"has {len(raw)} bytes, not {CHECKPOINT_SIZE}")
         return
@@ -145,7 +146,7 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
         return
     size = _size(paths.meta)
     try:
-        body = json.loads(paths.meta.read_bytes())
+        body = json.loads(os_files.read_file(paths.meta))
         _ = str(body["storeId"]), int(body["formatVersion"])
         sizes = {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
     except (OSError, ValueError, KeyError, TypeError) as error:

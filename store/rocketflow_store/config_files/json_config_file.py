@@ -14,7 +14,13 @@ from rocketflow_store.clock import Clock, SystemClock
 from rocketflow_store.config_files.fastjson import format_json, parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field, object_field
 from rocketflow_store.errors import CorruptRecordError
-from rocketflow_store.files.os_files import access_error, sync_directory, write_atomically
+from rocketflow_store.files.os_files import (
+    access_error,
+    make_directory,
+    read_file,
+    sync_directory,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +111,7 @@ class JsonConfigFile(ABC):
     def _try_load(self, path: Path) -> str | None:
         """Why `path` cannot be used; None when it was taken over."""
         try:
-            raw = path.read_bytes()
+            raw = read_file(path)
         except FileNotFoundError:
             return _MISSING
         except OSError as error:
@@ -130,7 +136,7 @@ class JsonConfigFile(ABC):
         directory = self.path.parent
         if not directory.is_dir():
             try:
-                directory.mkdir(parents=True, exist_ok=True)
+                make_directory(directory)
             except OSError as error:
                 raise access_error(directory, error) from error
             sync_directory(directory.parent)

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files import disk
 from rocketflow_store.files.os_files import access_error
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ class DirectoryLock:
             if known is not None and known in _HELD:
                 raise StoreLockedError(path.parent, f"this process (pid {os.getpid()})")
             try:
-                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._fd = disk.open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
                 raise access_error(path, error) from error
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             except OSError as error:
                 holder = _holder(self._fd)
-                os.close(self._fd)
+                disk.close(self._fd)
                 raise StoreLockedError(path.parent, holder or "another process") from error
-            if os.fstat(self._fd).st_size == 0:
-                os.pwrite(self._fd, b"lock", 0)
+            if disk.fstat(self._fd).st_size == 0:
+                disk.pwrite(self._fd, b"lock", 0)
             identity = _identity(path)
             assert identity is not None
             self._identity = identity
@@ -54,7 +55,7 @@ class DirectoryLock:
         """Give the directory free."""
         with _TABLE_LOCK:
             _HELD.pop(self._identity, None)
-            os.close(self._fd)
+            disk.close(self._fd)
 
 
 def lock_holder(path: Path) -> str | None:
@@ -66,13 +67,13 @@ def lock_holder(path: Path) -> str | None:
         if identity in _HELD:
             return f"this process (pid {os.getpid()})"
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         try:
             return _holder(fd)
         finally:
-            os.close(fd)
+            disk.close(fd)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Every disk call of the engine, one function each, errors made typed.
+"""Every disk call of the engine, one function each, errors made typed. The calls themselves are those of `disk`.
 
 Durability recipe for small files: temporary file in the same directory, write, sync, rename, sync the directory.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError
+from rocketflow_store.files import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ def open_file(path: Path, *, write: bool, create: bool = False) -> int:
     """A descriptor of `path`; StoreAccessError where the system refuses."""
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        return os.open(path, flags, 0o644)
+        return disk.open_file(path, flags, 0o644)
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -39,14 +40,43 @@ def access_error(path: object, error: OSError) -> StoreAccessError | StoreFullEr
     return StoreAccessError(path, f"{error.strerror or error}; check that it exists and that you may use it")
 
 
+def close_file(fd: int) -> None:
+    """Give back a descriptor."""
+    disk.close(fd)
+
+
+def create_exclusively(path: Path, *, write: bool = False) -> int:
+    """A descriptor of a new file; OSError as the system raises it (FileExistsError where the name is taken)."""
+    return disk.open_file(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a file; OSError as the system raises it, so that callers can tell missing from unreadable."""
+    fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        position = 0
+        while part := disk.pread(fd, _BLOCK, position):
+            parts.append(part)
+            position += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        disk.close(fd)
+
+
+def status(fd: int) -> os.stat_result:
+    """What the system says of an open file."""
+    return disk.fstat(fd)
+
+
 def file_size(fd: int) -> int:
     """Bytes of an open file."""
-    return os.fstat(fd).st_size
+    return disk.fstat(fd).st_size
 
 
 def modified_ms(fd: int) -> int:
     """When an open file was last written to, ms."""
-    return os.fstat(fd).st_mtime_ns // 1_000_000
+    return disk.fstat(fd).st_mtime_ns // 1_000_000
 
 
 def disk_used_percent(path: object) -> int:
@@ -55,7 +85,7 @@ def disk_used_percent(path: object) -> int:
     As RocketMQ counts: blocks kept for root are neither used nor usable.
     """
     try:
-        status = os.statvfs(os.fspath(path))  # type: ignore[call-overload]
+        status = disk.statvfs(os.fspath(path))  # type: ignore[call-overload]
     except OSError:
         return -1
     used = status.f_blocks - status.f_bfree
@@ -64,24 +94,39 @@ def disk_used_percent(path: object) -> int:
 
 def map_read_only(fd: int, size: int) -> pa.Buffer:
     """The file's first `size` bytes as a buffer that follows later writes; it keeps itself alive."""
-    mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-    return pa.py_buffer(mapped)
+    return pa.py_buffer(disk.map_file(fd, size, mmap.PROT_READ))
+
+
+def map_file(fd: int, size: int, *, write: bool) -> mmap.mmap:
+    """The file's first `size` bytes in memory; with `write`, stores go to the file (which must have its blocks)."""
+    return disk.map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ)
+
+
+def sync_map(mapped: mmap.mmap, path: object) -> None:
+    """As `sync_file`, for what was stored through a map."""
+    try:
+        disk.msync(mapped)
+    except OSError as error:
+        raise StoreFencedError(path, error.strerror or str(error)) from error
 
 
 def preallocate(fd: int, path: object, size: int) -> None:
     """Give the file `size` bytes of real blocks, so that no later write can find the disk full."""
     try:
-        os.posix_fallocate(fd, 0, size)
+        disk.posix_fallocate(fd, 0, size)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
-            os.ftruncate(fd, size)
+            make_sparse(fd, path, size)
             return
         raise access_error(path, error) from error
 
 
-def make_sparse(fd: int, size: int) -> None:
+def make_sparse(fd: int, path: object, size: int) -> None:
     """Give the file `size` bytes without blocks; only `write_at` may then write to it."""
-    os.ftruncate(fd, size)
+    try:
+        disk.ftruncate(fd, size)
+    except OSError as error:
+        raise access_error(path, error) from error
 
 
 def write_zeros(fd: int, path: object, size: int, sync_every_bytes: int, stopping: Callable[[], bool]) -> None:
@@ -101,9 +146,21 @@ def write_zeros(fd: int, path: object, size: int, sync_every_bytes: int, stoppin
             unsynced = 0
 
 
-def read_at(fd: int, position: int, size: int) -> bytes:
-    """Up to `size` bytes from `position`."""
-    return os.pread(fd, size, position)
+def read_at(fd: int, position: int, size: int, path: object) -> bytes:
+    """Up to `size` bytes from `position`; StoreAccessError where the disk cannot read them."""
+    try:
+        return disk.pread(fd, size, position)
+    except OSError as error:
+        raise access_error(path, error) from error
+
+
+def append_bytes(fd: int, path: object, data: memoryview) -> None:
+    """All of `data` at the descriptor's own position; a short write is completed."""
+    try:
+        while len(data):
+            data = data[disk.write(fd, data) :]
+    except OSError as error:
+        raise access_error(path, error) from error
 
 
 def write_at(fd: int, path: object, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
@@ -111,7 +168,7 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
     view = memoryview(data).cast("B")
     try:
         while len(view):
-            written = os.pwrite(fd, view, position)
+            written = disk.pwrite(fd, view, position)
             position += written
             view = view[written:]
     except OSError as error:
@@ -121,28 +178,28 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
 def sync_file(fd: int, path: object) -> None:
     """Make the file's data durable; a failure fences (a second sync cannot be believed)."""
     try:
-        os.fdatasync(fd)
+        disk.fdatasync(fd)
     except OSError as error:
         raise StoreFencedError(path, error.strerror or str(error)) from error
 
 
 def sync_directory(path: Path) -> None:
     """Make creates, renames and deletes in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        disk.fsync(fd)
     except OSError as error:
         raise StoreFencedError(path, error.strerror or str(error)) from error
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tuple[int, int]]:
     """The parts of [position, end) that were ever written; the others read as zeros without blocks."""
     while position < end:
         try:
-            position = os.lseek(fd, position, os.SEEK_DATA)
-            stop = min(os.lseek(fd, position, os.SEEK_HOLE), end)
+            position = disk.lseek(fd, position, os.SEEK_DATA)
+            stop = min(disk.lseek(fd, position, os.SEEK_HOLE), end)
         except OSError as error:
             if error.errno == errno.ENXIO:  # no data behind position
                 return
@@ -158,7 +215,7 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
     changed = False
     for start, stop in data_ranges(fd, path, position, end):
         for at in range(start, stop, _BLOCK):
-            found = os.pread(fd, min(_BLOCK, stop - at), at)
+            found = read_at(fd, at, min(_BLOCK, stop - at), path)
             if found.count(0) != len(found):
                 write_at(fd, path, at, memoryview(block)[: len(found)])
                 changed = True
@@ -171,7 +228,7 @@ def last_nonzero(fd: int, path: object, end: int) -> int:
         at = stop
         while at > start:
             size = min(_BLOCK, at - start)
-            found = os.pread(fd, size, at - size).rstrip(b"\0")
+            found = read_at(fd, at - size, size, path).rstrip(b"\0")
             if found:
                 return at - size + len(found)
             at -= size
@@ -182,23 +239,23 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
     """Replace `path` by `data` durably; with `keep_backup` the previous content stays as `NAME.bak`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             write_at(fd, temporary, 0, data)
             sync_file(fd, temporary)
         finally:
-            os.close(fd)
+            disk.close(fd)
         if keep_backup and path.exists():
             backup = path.with_name(path.name + ".bak")
             staged = path.with_name(f".{path.name}.{os.getpid()}.bak.tmp")
             with contextlib.suppress(FileNotFoundError):
-                staged.unlink()
-            os.link(path, staged)
-            staged.replace(backup)
-        temporary.replace(path)
+                disk.unlink(staged)
+            disk.link(path, staged)
+            disk.rename(staged, backup)
+        disk.rename(temporary, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            disk.unlink(temporary)
         raise access_error(path, error) from error
     sync_directory(path.parent)
 
@@ -206,4 +263,48 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
 def remove_file(path: Path) -> None:
     """Delete a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+        disk.unlink(path)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file or directory another name, in place of what has it; OSError as the system raises it.
+
+    Durable once both directories are synced.
+    """
+    disk.rename(source, target)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, where they are not there; OSError as the system raises it."""
+    try:
+        disk.mkdir(path)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        make_directory(path.parent)
+        make_directory(path)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+
+
+def remove_directory(path: Path) -> None:
+    """Delete an empty directory; OSError as the system raises it."""
+    disk.rmdir(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory with all that is in it, as far as that goes; symbolic links are not followed."""
+    with contextlib.suppress(OSError):
+        for one in path.iterdir():
+            if one.is_dir() and not one.is_symlink():
+                remove_tree(one)
+            else:
+                disk.unlink(one)
+        disk.rmdir(path)
+
+
+def touch(path: Path) -> None:
+    """Make an empty file, or set the time of one that is there to now; OSError as the system raises it."""
+    disk.close(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    disk.utime(path)
