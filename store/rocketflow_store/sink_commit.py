@@ -10,7 +10,6 @@ import contextlib
 import enum
 import os
 import re
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from rocketflow_store.clock import SystemClock
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.files import os_files
 from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
@@ -257,7 +258,7 @@ def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int
     Any number of tasks of one run may call this at once; they get the same number.
     """
     directory = _runs_directory(staging, sink_id)
-    directory.mkdir(parents=True, exist_ok=True)
+    os_files.make_directory(directory)
     name = quote(run_id, safe="")
     while True:
         runs = _runs(directory)
@@ -266,12 +267,12 @@ def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int
         number = max([at_least, *runs.values()]) + 1
         claim = directory / f"claim-{number:012d}"
         try:
-            fd = os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+            fd = os_files.create_exclusively(claim)
         except FileExistsError:
             _give_way(claim, directory, number)
             continue
-        os.close(fd)
-        (directory / f"{number:012d}-{name}").touch()
+        os_files.close_file(fd)
+        os_files.touch(directory / f"{number:012d}-{name}")
         return number
 
 
@@ -283,8 +284,8 @@ def _give_way(claim: Path, directory: Path, number: int) -> None:
             return
         time.sleep(0.005)
     with contextlib.suppress(OSError):
-        (directory / f"{number:012d}-abandoned").touch(exist_ok=True)
-        claim.touch()
+        os_files.touch(directory / f"{number:012d}-abandoned")
+        os_files.touch(claim)
 
 
 # -- leftovers
@@ -295,13 +296,13 @@ def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
     home = staging / quote(sink_id, safe="")
     for entry in _entries(home):
         if entry.name.isdigit() and int(entry.name) <= batch_id:
-            shutil.rmtree(entry, ignore_errors=True)
-    now = time.time()
+            os_files.remove_tree(entry)
+    now_s = SystemClock().now_ms() / 1000
     for sink in _entries(staging):
         for entry in _entries(sink):
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and now - entry.stat().st_mtime > _STALE_AFTER_S:
-                    shutil.rmtree(entry, ignore_errors=True)
+                if entry.name.isdigit() and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
+                    os_files.remove_tree(entry)
 
 
 def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:
@@ -312,7 +313,7 @@ def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[Stag
     for part in parts:
         part.discard()
     with contextlib.suppress(OSError):
-        batch_directory(staging, sink_id, batch_id).rmdir()
+        os_files.remove_directory(batch_directory(staging, sink_id, batch_id))
 
 
 def _entries(directory: Path) -> list[Path]:
