@@ -64,7 +64,7 @@ class MessageStore:
         self.path, self.paths = path, StorePaths(path)
         check_writable_directory(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            os_files.make_directory(path)
         except OSError as error:
             raise os_files.access_error(path, error) from error
         self._lock = DirectoryLock(self.paths.lock)

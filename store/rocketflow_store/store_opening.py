@@ -10,6 +10,7 @@ from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.dispatch import Dispatcher
+from rocketflow_store.files import os_files
 from rocketflow_store.flush import PAGE_BYTES, GroupFlush
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index_service import IndexService
@@ -74,7 +75,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     config = config.fitted_to(paths)
     meta = StoreMeta.load_or_create(paths, config)
     for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
-        directory.mkdir(exist_ok=True)
+        os_files.make_directory(directory)
     allocator = _make_allocator(paths, config)
     if paths.abort.exists():
         make_last_files_whole(paths, config)
@@ -125,7 +126,7 @@ def _make_allocator(paths: StorePaths, config: StoreConfig) -> AllocateMappedFil
 
 def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
     try:
-        return decode_checkpoint(paths.checkpoint.read_bytes())
+        return decode_checkpoint(os_files.read_file(paths.checkpoint))
     except FileNotFoundError:
         return CheckpointFields()
 
