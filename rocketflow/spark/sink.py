@@ -110,7 +110,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver: all staged rows into the log, once."""
         query_id = _query_id_in(self._options.checkpoint_location)
-        _commit(self._options, messages, batchId, self._options.sink_id or query_id, query_id)
+        _commit(self._options, messages, batchId, self._options.sink_id or query_id, query_id, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, after a failure: drop what was staged. A durable commit is never undone."""
@@ -208,6 +208,8 @@ def _commit(
     batch_id: int,
     sink_id: str | None,
     query_id: str | None,
+    *,
+    more_follow: bool = False,
 ) -> None:
     """`sink_id` and `query_id` are for a batch without a partition: there no task told whose it is."""
     staged = _staged(messages)
@@ -223,6 +225,7 @@ def _commit(
         run_id=first.run_id,
         run_seq=first.run_seq,
         parts=[one.part for one in staged],
+        more_follow=more_follow,
     )
     result = DirectAppendPort(options).commit(batch)
     if result.status is CommitStatus.REPLAYED:

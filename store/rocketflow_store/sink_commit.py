@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from rocketflow_store import spare_parts
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.errors import StoreConfigError, StoreError
@@ -77,6 +78,8 @@ class SinkBatch:
     run_id: str
     run_seq: int
     parts: Sequence[StagedPart]
+    more_follow: bool = False
+    """Whether it is one of a stream: its staged files are kept for the next batch to write over."""
 
     @property
     def rows(self) -> int:
@@ -177,6 +180,9 @@ def commit_batch(
         return commit_record_fields(store.config, body, properties, 0)
 
     result = store.append_commit(envelope, chunks)
+    if batch.more_follow:
+        home = store.paths.staging / quote(batch.sink_id, safe="")
+        spare_parts.keep(home, [Path(part.path) for part in batch.parts if part.path is not None])
     sweep(store.paths.staging, batch.sink_id, batch.batch_id)
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 
@@ -301,7 +307,9 @@ def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
     for sink in _entries(staging):
         for entry in _entries(sink):
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
+                if (
+                    entry.name.isdigit() or entry.name == spare_parts.SPARE
+                ) and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
                     os_files.remove_tree(entry)
 
 

@@ -1,7 +1,8 @@
 """What one task of a sink batch leaves for the commit: encoded records without a place, as an Arrow IPC stream.
 
 A part of less than `INLINE_BYTES` travels in the commit message itself; a larger one is a file under
-`rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name. Its CRC-32 and row digest travel
+`rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name; it may be a file of an earlier
+batch, written over, and then be longer than the part (`spare_parts`). Its CRC-32 and row digest travel
 in the message and are checked by the commit: a part that is not what was written fails the batch, it never reaches the
 log.
 """
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
+from rocketflow_store import spare_parts
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.columnar.index_entries import IndexEntries
@@ -95,7 +97,10 @@ class _Spill(io.RawIOBase):
     def _open(self) -> None:
         try:
             os_files.make_directory(self._directory)
-            self._fd = os_files.create_exclusively(self._temporary)
+            if spare_parts.take(self._directory.parent, self._temporary):
+                self._fd = os_files.open_file(self._temporary, write=True)
+            else:
+                self._fd = os_files.create_exclusively(self._temporary)
         except OSError as error:
             raise access_error(self._directory, error) from error
         for data in self._memory:
@@ -178,10 +183,11 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             raise StoreAccessError(
                 part.path, f"staged part cannot be read ({error}); the commit must see the tasks' directory"
             ) from error
+    source = source.slice(0, part.size)  # a file that was used before may be longer
     if source.size != part.size or int(crc32(source)) != part.crc:
         raise CorruptRecordError(part.path or "inline part", 0, "the staged part is not what the task wrote")
     topics = list(part.topics)
-    for batch in pa.ipc.open_stream(source):
+    for batch in _batches(source, part):
         records = batch.column(0)
         count = len(records)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
@@ -199,3 +205,23 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,
         )
+
+
+def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream, checked: a task of another version, or one with a bug, has a right CRC as well."""
+    name = part.path or "inline part"
+    try:
+        stream = pa.ipc.open_stream(source)
+        if stream.schema != _SCHEMA:
+            raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
+        for batch in stream:
+            batch.validate(full=True)
+            if any(column.null_count for column in batch.columns):
+                raise CorruptRecordError(name, 0, "the staged part has nulls")
+            codes = np.asarray(batch.column(1))
+            if ((codes < 0) | (codes >= len(part.topics))).any():
+                raise CorruptRecordError(name, 0, "the staged part names a topic that it does not have")
+            if len(batch):
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptRecordError(name, 0, f"the staged part is no Arrow stream: {error}") from error

@@ -13,7 +13,7 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.files import os_files
 from rocketflow_store.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.staged_part import StagedPart, stage
+from rocketflow_store.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.verify import verify_store
 
 SMALL = {
@@ -110,3 +110,41 @@ def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatc
         commit_batch(again, batch([part(tmp_path / "staging", 0, 3000, StoreConfig())]))
     assert keys(path) == Counter(f"m{number}" for number in range(3000))
     assert verify_store(path).findings == []
+
+
+def test_the_next_batch_of_a_stream_writes_over_the_files_of_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    config = StoreConfig(**SMALL)
+    home = path / "rocketflow" / "staging" / "sink"
+    with MessageStore.open(path, config) as store:
+
+        def commit(number: int, counts: list[int]) -> list[StagedPart]:
+            firsts = [10_000 * number + 1000 * one for one in range(len(counts))]
+            parts = [
+                part(batch_directory(store.paths.staging, "sink", number), first, count, config)
+                for first, count in zip(firsts, counts, strict=True)
+            ]
+            commit_batch(store, SinkBatch("sink", "sink", number, "run", 1, parts, more_follow=True))
+            return parts
+
+        first = commit(0, [300, 200])
+        kept = {Path(one.path or "").name for one in first}
+        assert {one.name for one in (home / "spare").iterdir()} == kept
+        inodes = {one.stat().st_ino for one in (home / "spare").iterdir()}
+        # shorter parts in longer files, and a third part that finds no file
+        commit(1, [30, 20, 10])
+        assert inodes < {one.stat().st_ino for one in (home / "spare").iterdir()}
+        # files that a batch had no use for go
+        commit(2, [400])
+        assert len(list((home / "spare").iterdir())) == 1
+        assert [one.name for one in home.iterdir() if one.name.isdigit()] == []
+    numbers = [*range(300), *range(1000, 1200), *range(10_000, 10_030), *range(11_000, 11_020), *range(12_000, 12_010)]
+    assert keys(path) == Counter(f"m{one}" for one in [*numbers, *range(20_000, 20_400)])
+    assert verify_store(path).exit_code == 0
+
+
+def test_a_single_batch_keeps_no_files(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", StoreConfig(**SMALL)) as store:
+        staged = part(batch_directory(store.paths.staging, "sink", 0), 0, 100, store.config)
+        commit_batch(store, batch([staged]))
+        assert [one.name for one in (store.paths.staging / "sink").iterdir()] == []
