@@ -117,9 +117,9 @@ class MappedFile:
         if os_files.zero_from(self._fd, self.path, position, self.file_size):
             self.sync()
 
-    def written_end(self) -> int:
-        """Position behind the file's last byte that is not zero."""
-        return os_files.last_nonzero(self._fd, self.path, self.file_size)
+    def written_end(self, begin: int = 0) -> int:
+        """Position behind the last byte, at or behind `begin`, that is not zero; 0 where there is none."""
+        return os_files.last_nonzero(self._fd, self.path, self.file_size, begin)
 
     def hold(self) -> bool:
         """Keep the file; False where it was closed or retired already."""

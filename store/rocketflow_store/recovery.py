@@ -360,7 +360,9 @@ class Recovery:
         """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
         reached = offset
         for mapped in self._files.files:
-            if mapped.end_offset > offset and (written_end := mapped.written_end()):
+            if mapped.end_offset <= offset:
+                continue
+            if written_end := mapped.written_end(max(offset - mapped.file_from_offset, 0)):
                 reached = max(reached, mapped.file_from_offset + written_end)
         return reached
 

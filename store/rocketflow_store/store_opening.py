@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.commit_log import CommitLog
@@ -26,6 +27,8 @@ from rocketflow_store.topic_table import TopicTable
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
+
+_SYNCS_AT_ONCE: Final = 4
 
 
 @dataclass(slots=True)
@@ -59,9 +62,9 @@ class StoreParts:
         """Make the newest log files, every queue and the index durable."""
         for mapped in self.files.files[-2:]:
             mapped.sync()
-        for queue in self.queues.all():
-            queue.sync()
-        self.index.sync()
+        with ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync") as pool:
+            for done in [pool.submit(one.sync) for one in (self.index, *self.queues.all())]:
+                done.result()
 
     def close_files(self) -> None:
         """Close every file."""

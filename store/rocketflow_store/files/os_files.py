@@ -222,9 +222,9 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
     return changed
 
 
-def last_nonzero(fd: int, path: object, end: int) -> int:
-    """Position behind the last byte of [0, end) that is not zero."""
-    for start, stop in reversed(list(data_ranges(fd, path, 0, end))):
+def last_nonzero(fd: int, path: object, end: int, begin: int = 0) -> int:
+    """Position behind the last byte of [begin, end) that is not zero, 0 where all are."""
+    for start, stop in reversed(list(data_ranges(fd, path, begin, end))):
         at = stop
         while at > start:
             size = min(_BLOCK, at - start)
