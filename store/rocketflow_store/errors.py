@@ -122,6 +122,13 @@ class StoreClosedError(StoreError):
         self.path = str(path)
 
 
+class ResultReleasedError(StoreError):
+    """The slices of a get were asked for behind its release."""
+
+    def __init__(self) -> None:
+        super().__init__("the result was released; take its slices, or `messages`, before that")
+
+
 class MessageRejectedError(StoreError):
     """A message was refused before anything was written; `status` says as what, `row` which one of a batch."""
 

@@ -10,14 +10,23 @@ import numpy as np
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.errors import CorruptRecordError, StoreError
-from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC, decode_record
+from rocketflow_store.format.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+    decode_record,
+    frame_record,
+)
+from rocketflow_store.java_compat import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from rocketflow_store.mapped_file import MappedFile
+    from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.mapped_file import FileHold, MappedFile
     from rocketflow_store.mapped_file_queue import MappedFileQueue
     from rocketflow_store.message import MessageExt
 
@@ -58,6 +67,30 @@ class CommitLogView:
             return self.message_at(phy_offset).store_timestamp
         except StoreError:
             return None
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of each file."""
+        return self._files.file_size
+
+    def hold(self, phy_offset: int) -> FileHold | None:
+        """Keep the file that holds `phy_offset`; None where there is none any more."""
+        mapped = self._files.find(phy_offset)
+        return None if mapped is None else mapped.hold()
+
+    def frame_in(self, held: FileHold, phy_offset: int, size: int) -> RecordFrame:
+        """Where the parts of the record at `phy_offset` are in `held.view`; its body's CRC is checked.
+
+        CorruptRecordError, or TruncatedRecordError, where what stands there is not a whole record of `size` bytes.
+        """
+        frame = frame_record(held.view, phy_offset - held.file_from_offset, held.path)
+        if frame.phy_offset != phy_offset:
+            raise CorruptRecordError(held.path, phy_offset, f"the record says it is at {frame.phy_offset}")
+        if frame.size != size:
+            raise CorruptRecordError(held.path, phy_offset, f"record of {frame.size} bytes, unit says {size}")
+        if crc32(held.view[frame.body_start : frame.body_end]) != frame.body_crc:
+            raise CorruptRecordError(held.path, phy_offset, "body CRC differs")
+        return frame
 
     def record_size_at(self, phy_offset: int) -> int | None:
         """Size of the record at `phy_offset`, None where none begins there."""

@@ -7,6 +7,7 @@ written: files are preallocated, positions come from scanning.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from rocketflow_store.errors import StoreAccessError
@@ -26,9 +27,9 @@ def file_name(file_from_offset: int) -> str:
 class MappedFile:
     """A file of `file_size` bytes that begins at `file_from_offset`.
 
-    Held by reference count: `hold` before use beyond the call, `release` after. A file that is to go is retired first:
-    nobody new may hold it, and it is deleted once nobody does, or after a while anyway. Its bytes stay what they are
-    for those who still read them: the descriptor is closed when the last of them lets go.
+    Who uses its bytes beyond a call takes a `hold`. A file that is to go is retired first: nobody new may hold it, and
+    it is deleted once nobody does, or after a while anyway. Its bytes stay what they are for those who still read them:
+    map and descriptor go when the last of them lets go, whether the file was deleted or closed meanwhile.
     """
 
     def __init__(self, path: Path, file_from_offset: int, *, write: bool) -> None:
@@ -38,7 +39,7 @@ class MappedFile:
         self._descriptor: Descriptor | None = Descriptor(os_files.open_file(path, write=write))
         self.file_size = os_files.file_size(self._fd)
         self._buffer: pa.Buffer | None = None
-        self._references = 1
+        self._holds: weakref.WeakSet[FileHold] | None = None
         self._retired_ms = -1
         self._lock = threading.Lock()
 
@@ -64,7 +65,7 @@ class MappedFile:
 
     @property
     def buffer(self) -> pa.Buffer:
-        """The whole file as a read-only buffer; it follows later writes."""
+        """The whole file as a read-only map; it follows later writes, and lives for as long as something views it."""
         buffer = self._buffer
         if buffer is None:
             descriptor = self._descriptor
@@ -121,20 +122,27 @@ class MappedFile:
         """Position behind the last byte, at or behind `begin`, that is not zero; 0 where there is none."""
         return os_files.last_nonzero(self._fd, self.path, self.file_size, begin)
 
-    def hold(self) -> bool:
-        """Keep the file; False where it was closed or retired already."""
+    def hold(self) -> FileHold | None:
+        """Keep the file; None where it was closed or retired already. StoreAccessError where it cannot be mapped."""
         with self._lock:
-            if self._references <= 0 or self._retired_ms >= 0:
-                return False
-            self._references += 1
-            return True
+            descriptor = self._descriptor
+            if descriptor is None or self._retired_ms >= 0:
+                return None
+            held = FileHold(self, descriptor, memoryview(self.buffer).cast("B").toreadonly())
+            if self._holds is None:
+                self._holds = weakref.WeakSet()
+            self._holds.add(held)
+            return held
 
-    def release(self) -> None:
-        """Give back what `hold`, or the owner, took."""
+    def let_go(self, held: FileHold) -> None:
+        """`held` does not keep the file any more. One that nobody refers to does not either: no lock is taken then."""
+        if self._holds is not None:
+            self._holds.discard(held)
+
+    def close(self) -> None:
+        """Open it no more for anybody new; those who hold it go on."""
         with self._lock:
-            self._references -= 1
-            if self._references == 0:
-                self._descriptor = self._buffer = None
+            self._descriptor = self._buffer = None
 
     @property
     def retired(self) -> bool:
@@ -146,7 +154,7 @@ class MappedFile:
         with self._lock:
             if self._retired_ms < 0:
                 self._retired_ms = now_ms
-            return self._references <= 1 or now_ms - self._retired_ms >= forcibly_after_ms
+            return not self._holds or now_ms - self._retired_ms >= forcibly_after_ms
 
     def modified_ms(self) -> int:
         """When the file was last written to, by the file system's clock."""
@@ -155,7 +163,33 @@ class MappedFile:
     def destroy(self) -> None:
         """Delete the file; readers that hold it go on."""
         os_files.remove_file(self.path)
-        self.release()
+        self.close()
+
+
+class FileHold:
+    """A file that somebody uses: its map and its descriptor stay what they are until this is released or dropped."""
+
+    __slots__ = ("__weakref__", "_descriptor", "_mapped", "view")
+
+    def __init__(self, mapped: MappedFile, descriptor: Descriptor, view: memoryview) -> None:
+        self._mapped, self._descriptor, self.view = mapped, descriptor, view
+
+    @property
+    def file_from_offset(self) -> int:
+        return self._mapped.file_from_offset
+
+    @property
+    def path(self) -> Path:
+        return self._mapped.path
+
+    @property
+    def fd(self) -> int:
+        """The descriptor to read from: for as long as this is held."""
+        return self._descriptor.fd
+
+    def release(self) -> None:
+        """Retention need not wait for this any more; may be called again."""
+        self._mapped.let_go(self)
 
 
 class Descriptor:

@@ -60,7 +60,7 @@ class MappedFileQueue:
                 self.replacements += 1
             self._files = {offset: mapped for offset, mapped in known.items() if offset in found}
             for offset in known.keys() - found.keys():
-                known[offset].release()
+                known[offset].close()
             for offset in sorted(found):
                 self._take(offset, found[offset])
 
@@ -71,7 +71,7 @@ class MappedFileQueue:
             if not known.is_replaced(entry.inode()):
                 return
             self._files = {start: mapped for start, mapped in self._files.items() if start != offset}
-            known.release()
+            known.close()
             self.replacements += 1
         path = self.directory / entry.name
         if not self._usable(path):
@@ -187,4 +187,4 @@ class MappedFileQueue:
         with self._lock:
             files, self._files = self._files, {}
             for mapped in files.values():
-                mapped.release()
+                mapped.close()

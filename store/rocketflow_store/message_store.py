@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.message import Message, MessageExt
-    from rocketflow_store.results import AppendBatchResult, GetMessageResult, PutMessageResult
+    from rocketflow_store.results import AppendBatchResult, PutMessageResult
 
 _FIRST_CLEAN_S: Final = 60.0
 

@@ -267,7 +267,7 @@ class _Apply:
         kept = None
         if np.frombuffer(data, np.uint8).any():
             kept = self._quarantine.keep(f"commitlog/{damage.phy_offset:020d}.record", data)
-        mapped.release()
+        mapped.close()
         self._quarantine.note(QUARANTINED, damage.file, damage.position, damage.length, damage.why, kept)
 
     def _resize(self, one: Finding) -> None:

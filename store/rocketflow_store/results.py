@@ -1,4 +1,4 @@
-"""What puts and gets answer."""
+"""What puts answer, and what a store holds at one instant."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketflow_store.message import MessageExt
-    from rocketflow_store.status import GetMessageStatus, PutMessageStatus
+    from rocketflow_store.status import PutMessageStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +34,6 @@ class AppendBatchResult:
     rows: int
     first_phy_offset: int
     next_phy_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class GetMessageResult:
-    """Outcome of a get, as RocketMQ's."""
-
-    status: GetMessageStatus
-    messages: list[MessageExt]
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    buffer_total_size: int
 
 
 @dataclass(frozen=True, slots=True)

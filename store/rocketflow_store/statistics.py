@@ -14,7 +14,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rocketflow_store.results import GetMessageResult, PutMessageResult
+    from rocketflow_store.get_message_result import GetMessageResult
+    from rocketflow_store.results import PutMessageResult
     from rocketflow_store.status import PutMessageStatus
 
 PUT_TIME_BUCKETS: Final = (
@@ -90,9 +91,9 @@ class StoreStatistics:
     def got(self, result: GetMessageResult, elapsed_ns: int) -> None:
         """A get was answered."""
         with self._lock:
-            if result.messages:
+            if result.message_count:
                 self._found += 1
-                self._transferred += len(result.messages)
+                self._transferred += result.message_count
             else:
                 self._miss += 1
             self._get_time_max_ns = max(self._get_time_max_ns, elapsed_ns)

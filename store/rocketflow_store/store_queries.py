@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,20 +16,20 @@ from rocketflow_store.errors import (
     StoreError,
     UnknownColumnError,
 )
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.get_message import MessageGetter
 from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
-from rocketflow_store.results import GetMessageResult
-from rocketflow_store.status import GetMessageStatus
 from rocketflow_store.tags import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.get_message import QueueTable
+    from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.index_service import IndexService
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.message import MessageExt
@@ -38,35 +37,24 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
-_MAX_TRANSFER_BYTES: Final = 128 << 20
-_SCAN_LIMIT_BYTES: Final = 16_000
 _MAX_CHUNK_ROWS: Final = 8192
 LMQ_PREFIX: Final = "%LMQ%"
-
-
-class QueueTable(Protocol):
-    """What the reads need to know of the queues."""
-
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
-        ...
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class StoreQueries:
     """Reads over one store."""
 
     def __init__(
-        self, log: CommitLogView, queues: QueueTable, index: IndexService, config: StoreConfig, max_phy_offset: object
+        self,
+        log: CommitLogView,
+        queues: QueueTable,
+        index: IndexService,
+        config: StoreConfig,
+        max_phy_offset: Callable[[], int],
     ) -> None:
         self._log, self._queues, self._index, self._config = log, queues, index, config
         self._max_phy_offset = max_phy_offset
-        self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
+        self._getter = MessageGetter(log, queues, config, max_phy_offset)
 
     def identity(self, topic: str, queue_id: int) -> QueueIdentity:
         """Who the records of a queue must say they are."""
@@ -201,82 +189,11 @@ class StoreQueries:
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
     ) -> GetMessageResult:
         """As RocketMQ's getMessage: up to `max_count` messages from `offset`, within its transfer limits."""
-        queue = self._queues.find(topic, queue_id)
-        low, high = self._queues.bounds(topic, queue_id)
-        if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
-            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, 0)
-        for refused, status, following in (
-            (high == 0, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0),
-            (offset < low, GetMessageStatus.OFFSET_TOO_SMALL, low),
-            (offset == high, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset),
-            (offset > high, GetMessageStatus.OFFSET_OVERFLOW_BADLY, high),
-        ):
-            if refused:
-                return GetMessageResult(status, [], following, low, high, 0)
-        tag_filter = TagFilter.parse(tags)
-        max_phy = self.max_phy_offset()
-        scan_units = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
-        found: list[MessageExt] = []
-        total, following, removed_until = 0, offset, -1
-        status = GetMessageStatus.NO_MATCHED_MESSAGE
-        while not found and following < high:
-            file_end = (following // queue.units_per_file + 1) * queue.units_per_file
-            block = queue.units(following, min(high, file_end, offset + scan_units))
-            if len(block) == 0:
-                break
-            for at, (phy_offset, size, code) in enumerate(block.tolist(), following):
-                near = max_phy - phy_offset <= self._in_memory_bytes
-                if found and self._full(len(found), total, size, max_count, near):
-                    break
-                following = at + 1
-                if phy_offset < removed_until:
-                    continue
-                if not (tag_filter.matches_all or code <= MAX_EXT_ADDRESS or tag_filter.matches_code(code)):
-                    if not found:
-                        status = GetMessageStatus.NO_MATCHED_MESSAGE
-                    continue
-                message = self._message_of(topic, queue_id, at, phy_offset, size)
-                if message is None:
-                    if not found:
-                        status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                    removed_until = (
-                        phy_offset // self._config.mapped_file_size_commit_log + 1
-                    ) * self._config.mapped_file_size_commit_log
-                    continue
-                found.append(message)
-                total += size
-                status, removed_until = GetMessageStatus.FOUND, -1
-            break
-        return GetMessageResult(status, found, following, low, high, total)
-
-    def _full(self, count: int, total: int, size: int, max_count: int, near: bool) -> bool:
-        config = self._config
-        if count + 1 > max_count or total + size > _MAX_TRANSFER_BYTES:
-            return True
-        if near:
-            return (
-                total + size > config.max_transfer_bytes_on_message_in_memory
-                or count + 1 > config.max_transfer_count_on_message_in_memory
-            )
-        return (
-            total + size > config.max_transfer_bytes_on_message_in_disk
-            or count + 1 > config.max_transfer_count_on_message_in_disk
-        )
-
-    def _message_of(self, topic: str, queue_id: int, offset: int, phy_offset: int, size: int) -> MessageExt | None:
-        try:
-            message = self._log.message_at(phy_offset, size)
-        except StoreError:
-            return None
-        if topic.startswith(LMQ_PREFIX):
-            return message
-        if (message.topic, message.queue_id, message.queue_offset) != (topic, queue_id, offset):
-            return None
-        return message
+        return self._getter.get(self.identity(topic, queue_id), offset, max_count, tags)
 
     def max_phy_offset(self) -> int:
         """End of the log."""
-        return self._max_phy_offset()  # type: ignore[operator,no-any-return]
+        return self._max_phy_offset()
 
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
         """The message whose record begins at `phy_offset`, None where none does."""

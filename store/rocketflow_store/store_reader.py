@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
     from rocketflow_store.recovery import Recovery, RecoveryResult
-    from rocketflow_store.results import GetMessageResult
 
 
 class StoreReader:

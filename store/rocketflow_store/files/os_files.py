@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK: Final = 1 << 20
+_LEAST_READ: Final = 4096
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -55,8 +56,8 @@ def read_file(path: Path) -> bytes:
     fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
-        position = 0
-        while part := disk.pread(fd, _BLOCK, position):
+        size, position = disk.fstat(fd).st_size, 0
+        while part := disk.pread(fd, min(max(size - position, _LEAST_READ), _BLOCK), position):
             parts.append(part)
             position += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.errors import CorruptRecordError, TruncatedRecordError, UnsupportedRecordError
 from rocketflow_store.format.message_id import decode_host
@@ -144,72 +144,108 @@ def encode_blank(remaining: int) -> bytes:
     return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)
 
 
-def decode_record(view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True) -> MessageExt:
-    """The message at `position` of `view`.
+class RecordFrame(NamedTuple):
+    """Where the parts of one record are, as positions in the view that it was found in, and its fixed fields."""
 
-    Raises TruncatedRecordError where a length reaches past the view, CorruptRecordError where magic, lengths or CRC
-    do not agree, UnsupportedRecordError for a magic code of another version.
+    position: int
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    phy_offset: int
+    sys_flag: int
+    born_timestamp: int
+    body_start: int
+    body_end: int
+    topic_start: int
+    topic_end: int
+
+    @property
+    def end(self) -> int:
+        """Behind the record's last byte."""
+        return self.position + self.size
+
+
+def frame_record(view: Bytes, position: int = 0, file: object = "record") -> RecordFrame:
+    """The parts of the record at `position` of `view`; no body is looked at, nothing is copied.
+
+    Raises TruncatedRecordError where a length reaches past the view, CorruptRecordError where magic or lengths do not
+    agree.
     """
     assert position >= 0
     remaining = len(view) - position
     if remaining < MIN_RECORD_SIZE:
         raise TruncatedRecordError(file, position, "record", MIN_RECORD_SIZE, remaining)
-    (size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born) = _HEAD.unpack_from(
-        view, position
-    )
+    size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born = _HEAD.unpack_from(view, position)
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise _bad_magic(file, position, magic)
     if size < MIN_RECORD_SIZE or size > remaining:
         raise TruncatedRecordError(file, position, "record", size, remaining)
-    born_size = 20 if sys_flag & BORN_HOST_V6_FLAG else 8
-    store_size = 20 if sys_flag & STORE_HOST_V6_FLAG else 8
-    at = position + HEAD_SIZE
-    born_host = bytes(view[at : at + born_size])
-    at += born_size
-    store_timestamp = _INT64.unpack_from(view, at)[0]
-    store_host = bytes(view[at + 8 : at + 8 + store_size])
-    at += 8 + store_size
     end = position + size
-    reconsume_times, prepared, body_size = _TAIL.unpack_from(view, at)
-    at += _TAIL.size
+    at = position + _hosts_end(sys_flag) + _TAIL.size
+    if at > end:
+        raise CorruptRecordError(file, position, f"fixed fields do not fit into a record of {size} bytes")
+    body_size = _TAIL.unpack_from(view, at - _TAIL.size)[2]
     topic_length_size = 1 if magic == MAGIC_V1 else 2
     if body_size < 0 or at + body_size + topic_length_size + 2 > end:
         raise CorruptRecordError(file, position, f"body of {body_size} bytes does not fit into a record of {size}")
-    body = bytes(view[at : at + body_size])
-    at += body_size
-    topic_size = int.from_bytes(view[at : at + topic_length_size], "big", signed=True)
-    at += topic_length_size
-    if topic_size < 0 or at + topic_size + 2 > end:
+    topic_at = at + body_size + topic_length_size
+    topic_size = int.from_bytes(view[topic_at - topic_length_size : topic_at], "big", signed=True)
+    if topic_size < 0 or topic_at + topic_size + 2 > end:
         raise CorruptRecordError(file, position, f"topic of {topic_size} bytes does not fit into a record of {size}")
-    topic = bytes(view[at : at + topic_size])
-    at += topic_size
-    properties_size = int.from_bytes(view[at : at + 2], "big", signed=True)
-    at += 2
-    if at + max(properties_size, 0) != end:
-        raise CorruptRecordError(file, position, f"lengths add up to {at + properties_size - position}, not {size}")
-    if check_crc and crc32(body) != body_crc:
-        raise CorruptRecordError(file, position, f"body CRC is {crc32(body):#010x}, the record says {body_crc:#010x}")
+    topic_end = topic_at + topic_size
+    properties_end = topic_end + 2 + max(int.from_bytes(view[topic_end : topic_end + 2], "big", signed=True), 0)
+    if properties_end != end:
+        raise CorruptRecordError(file, position, f"lengths add up to {properties_end - position}, not {size}")
+    return RecordFrame(
+        *(position, size, magic, body_crc, queue_id, flag, queue_offset, phy_offset, sys_flag, born),
+        *(at, at + body_size, topic_at, topic_end),
+    )
+
+
+def _hosts_end(sys_flag: int) -> int:
+    """Where both hosts end, from the record's first byte."""
+    return 72 + (12 if sys_flag & BORN_HOST_V6_FLAG else 0) + (12 if sys_flag & STORE_HOST_V6_FLAG else 0)
+
+
+def decode_record(view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True) -> MessageExt:
+    """The message at `position` of `view`.
+
+    Raises as `frame_record`, and CorruptRecordError where the body's CRC does not agree.
+    """
+    frame = frame_record(view, position, file)
+    at = position + HEAD_SIZE
+    hosts_end = position + _hosts_end(frame.sys_flag)
+    born_end = at + (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8)
+    body = bytes(view[frame.body_start : frame.body_end])
+    if check_crc and crc32(body) != frame.body_crc:
+        raise CorruptRecordError(
+            file, position, f"body CRC is {crc32(body):#010x}, the record says {frame.body_crc:#010x}"
+        )
     try:
-        topic_name = topic.decode("utf-8")
+        topic_name = bytes(view[frame.topic_start : frame.topic_end]).decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorruptRecordError(file, position, "topic is not UTF-8") from error
+    reconsume_times, prepared, _ = _TAIL.unpack_from(view, hosts_end)
     return MessageExt(
         topic=topic_name,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        phy_offset=phy_offset,
-        store_size=size,
+        queue_id=frame.queue_id,
+        queue_offset=frame.queue_offset,
+        phy_offset=frame.phy_offset,
+        store_size=frame.size,
         stored_body=body,
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp=born,
-        born_host=decode_host(born_host),
-        store_timestamp=store_timestamp,
-        store_host=decode_host(store_host),
+        flag=frame.flag,
+        sys_flag=frame.sys_flag,
+        born_timestamp=frame.born_timestamp,
+        born_host=decode_host(bytes(view[at:born_end])),
+        store_timestamp=_INT64.unpack_from(view, born_end)[0],
+        store_host=decode_host(bytes(view[born_end + 8 : hosts_end])),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
-        body_crc=body_crc,
-        properties=decode_properties(bytes(view[at:end])),
+        body_crc=frame.body_crc,
+        properties=decode_properties(bytes(view[frame.topic_end + 2 : frame.end])),
     )
 
 
