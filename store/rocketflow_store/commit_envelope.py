@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field, text_field
 
 if TYPE_CHECKING:
     from rocketflow_store.message import MessageExt
@@ -56,22 +59,33 @@ class CommitEnvelope:
 def decode_envelope(body: bytes) -> CommitEnvelope | None:
     """The envelope in a record's body, None where it is none (of this version)."""
     try:
-        fields = json.loads(body)
+        fields = parse_json_object(body.decode("utf-8"))
         if fields["version"] != ENVELOPE_VERSION:
             return None
         return CommitEnvelope(
-            sink_id=fields["sinkId"],
-            batch_id=int(fields["batchId"]),
-            run_id=fields["runId"],
-            run_seq=int(fields["runSeq"]),
-            rows=int(fields["rows"]),
-            digest=fields["digest"],
-            begin_offset=int(fields["beginOffset"]),
-            end_offset=int(fields["endOffset"]),
-            query_id=fields["queryId"],
+            sink_id=_text(fields, "sinkId"),
+            batch_id=_number(fields, "batchId"),
+            run_id=_text(fields, "runId"),
+            run_seq=_number(fields, "runSeq"),
+            rows=_number(fields, "rows"),
+            digest=_text(fields, "digest"),
+            begin_offset=_number(fields, "beginOffset"),
+            end_offset=_number(fields, "endOffset"),
+            query_id=_text(fields, "queryId"),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         return None
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    return text_field({name: fields[name]}, name, "")
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields[name]
+    if isinstance(value, str) and len(value) == _DIGITS:  # offsets: zeros in front
+        value = value.lstrip("0") or "0"
+    return int64_field({name: value}, name, 0)
 
 
 def envelope_of(message: MessageExt) -> CommitEnvelope | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.clock import Clock, SystemClock
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
@@ -287,9 +288,9 @@ def detect_sizes(paths: StorePaths) -> dict[str, Any]:
 def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
     """What `store.meta` says: files that do not exist yet will be made with these sizes."""
     try:
-        body = json.loads(read_file(paths.meta))
-        return {name: int(body[camel_case(name)]) for name in SIZE_FIELDS if camel_case(name) in body}
-    except (OSError, ValueError, TypeError):
+        body = parse_json_object(read_file(paths.meta).decode("utf-8"))
+        return {name: int64_field(body, camel_case(name), 0) for name in SIZE_FIELDS if camel_case(name) in body}
+    except (OSError, ValueError):
         return {}
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
-from rocketflow_store.java_compat import index_hash
+from rocketflow_store.java_compat import index_hash, wrap_int64
 from rocketflow_store.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
@@ -28,6 +28,7 @@ from rocketflow_store.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
+from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 class DispatchRows:
     """What dispatch needs of records that follow each other in the log; one element a record.
 
-    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back).
+    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back, of a topic that
+    may not be the name of a directory).
     """
 
     phy_offsets: Ints
@@ -183,6 +185,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
     kinds = records.sys_flag & TRANSACTION_MASK
     queues, queue_of = _queues(topics, topic_of, queue_ids)
     queue_of[(kinds != 0) & (kinds != TRANSACTION_COMMIT)] = -1
+    queue_of[~_may_have_a_queue(topics)[topic_of] | (queue_ids < 0)] = -1
     store_timestamps = records.after_born_host(">i8", 56).astype(np.int64)
     tags_codes = tags_codes_of(segments.column(PROPERTY_TAGS))
     if SCHEDULE_TOPIC in topics:
@@ -213,13 +216,18 @@ def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Seque
         return tags_code
     if level <= 0:
         return tags_code
-    return store_timestamp + delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
+    return wrap_int64(store_timestamp + delay_levels_ms[min(level, len(delay_levels_ms)) - 1])
 
 
 def tags_codes_of(tags: pa.Array) -> Ints:
     """Java hashes of a tag column, 0 for null."""
     hashes, _ = string_hashes(tags)
     return hashes.view(np.int32).astype(np.int64)
+
+
+def _may_have_a_queue(topics: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which names may become a directory: a record's topic is what a client wrote, or what damage made of it."""
+    return np.fromiter((is_directory_name(topic) for topic in topics), bool, len(topics))
 
 
 def _codes(values: pa.Array) -> tuple[list[str], npt.NDArray[np.int32]]:

@@ -167,6 +167,16 @@ class InvalidFilterError(StoreError):
         self.expression, self.position, self.why = expression, position, why
 
 
+class InvalidMessageIdError(StoreError, ValueError):
+    """A text is not the id of a message."""
+
+    exit_code = 2
+
+    def __init__(self, msg_id: str) -> None:
+        super().__init__(f"{msg_id[:64]!r} is not a message id: 32 or 56 hex digits are expected")
+        self.msg_id = msg_id
+
+
 class OffsetOutOfRangeError(StoreError):
     """A queue range was asked for that retention removed or that was never written."""
 

@@ -18,6 +18,12 @@ def wrap_int32(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
+def wrap_int64(value: int) -> int:
+    """The low 64 bits of `value` as Java's long."""
+    value &= 0xFFFFFFFFFFFFFFFF
+    return value - (1 << 64) if value >> 63 else value
+
+
 @lru_cache(maxsize=65536)
 def string_hash(text: str) -> int:
     """Java's String.hashCode of `text`, in [-2**31, 2**31)."""

@@ -34,6 +34,7 @@ from rocketflow_store.message_encoder import MessageEncoder
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,6 +78,8 @@ class PutPath:
 
     def put_record(self, fields: RecordFields) -> PutMessageResult:
         """Store a record whose fields are given byte for byte."""
+        if not is_directory_name(fields.topic.decode("utf-8", "replace")):
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is no name")
         with self.lock:
             result = self._append_fields(fields, decode_properties(fields.properties), self.tick())
         return self._acknowledge([result])[0]

@@ -10,7 +10,9 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.consume_queue import ConsumeQueue, pre_blank
+from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +52,7 @@ class FileQueueTable:
                     continue
                 for entry in os.scandir(topic.path):
                     if entry.name.isdigit() and (topic.name, int(entry.name)) not in self._known and entry.is_dir():
-                        self.add(topic.name, int(entry.name))
+                        self._know(topic.name, int(entry.name))
         except FileNotFoundError:
             pass
         except NotADirectoryError:
@@ -59,7 +61,12 @@ class FileQueueTable:
             raise access_error(self._directory, error) from error
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, newly known if it was not."""
+        """The queue, newly known if it was not; StoreConfigError for a topic that may not be a directory."""
+        if (topic, queue_id) not in self._known and not is_directory_name(topic):
+            raise StoreConfigError("topic", topic, "may not be the name of a queue's directory")
+        return self._know(topic, queue_id)
+
+    def _know(self, topic: str, queue_id: int) -> ConsumeQueue:
         known = self._known.get((topic, queue_id))
         if known is None:
             directory = self._directory / topic / str(queue_id)

@@ -18,6 +18,8 @@ from rocketflow_store.commit_envelope import (
     decode_envelope,
     envelope_of,
 )
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import text_field
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 
@@ -31,7 +33,7 @@ _LAST_OF_A_TAG: Final = 64
 def remembered_commit(paths: StorePaths, sink_id: str) -> CommitEnvelope | None:
     """The last commit of a sink of which the log tells nothing any more."""
     body = _load(paths).get(sink_id)
-    return None if body is None else decode_envelope(body.encode())
+    return None if body is None else decode_envelope(body.encode("utf-8", "replace"))
 
 
 def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: int, min_phy_offset: int) -> None:
@@ -59,9 +61,9 @@ def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: i
 
 def _load(paths: StorePaths) -> dict[str, str]:
     try:
-        known = json.loads(os_files.read_file(paths.sinks))
+        known = parse_json_object(os_files.read_file(paths.sinks).decode("utf-8"))
+        return {sink_id: text_field(known, sink_id, "") for sink_id in known}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise StoreVersionError(paths.sinks, f"is not readable ({error}); restore it, or remove it") from error
-    return {str(sink_id): str(body) for sink_id, body in known.items()} if isinstance(known, dict) else {}

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.config import SIZE_FIELDS, camel_case
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field, text_field
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 
@@ -45,12 +47,12 @@ class StoreMeta:
     @classmethod
     def _load(cls, paths: StorePaths) -> Self:
         try:
-            body = json.loads(os_files.read_file(paths.meta))
-            sizes = {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
-            return cls(str(body["storeId"]), int(body["formatVersion"]), sizes)
+            body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+            sizes = {name: int64_field(body, camel_case(name), 0) for name in SIZE_FIELDS}
+            return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise StoreVersionError(
                 paths.meta, f"is not readable ({error}); restore it, or remove it if this store is the right one"
             ) from error

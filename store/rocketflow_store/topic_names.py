@@ -54,6 +54,11 @@ def validate_group(name: str) -> str:
     return _validate("group", name, MAX_GROUP_LENGTH)
 
 
+def is_directory_name(name: str) -> bool:
+    """Whether a name, wherever it comes from, may become a directory: what passes leads nowhere else."""
+    return len(name) <= MAX_RETRY_TOPIC_LENGTH and _NAME.fullmatch(name) is not None
+
+
 def is_system_topic(name: str) -> bool:
     """Whether `name` belongs to the store itself: clients neither create nor list it."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.config import SIZE_FIELDS, StoreConfig, camel_case
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
@@ -74,9 +74,9 @@ def _likely(counts: Counter[int], told: int | None) -> int | None:
 
 def _meta_sizes(paths: StorePaths) -> dict[str, int]:
     try:
-        body = json.loads(os_files.read_file(paths.meta))
-        return {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
-    except (OSError, ValueError, KeyError, TypeError):
+        body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+        return {name: int64_field({name: body[camel_case(name)]}, name, 0) for name in SIZE_FIELDS}
+    except (OSError, ValueError, KeyError):
         return {}
 
 
@@ -146,10 +146,10 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
         return
     size = _size(paths.meta)
     try:
-        body = json.loads(os_files.read_file(paths.meta))
-        _ = str(body["storeId"]), int(body["formatVersion"])
-        sizes = {name: int(body[camel_case(name)]) for name in SIZE_FIELDS}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+        _ = body["storeId"], int64_field({"formatVersion": body["formatVersion"]}, "formatVersion", 0)
+        sizes = {name: int64_field({name: body[camel_case(name)]}, name, 0) for name in SIZE_FIELDS}
+    except (OSError, ValueError, KeyError) as error:
         found.add("meta", paths.meta, 0, size, f"cannot be understood ({error})")
         return
     for name, told in sizes.items():

@@ -58,20 +58,17 @@ class RecordColumns:
     """
 
     def __init__(self, buffer: pa.Buffer, positions: Ints, sizes: Ints) -> None:
-        self.buffer = buffer
-        self.octets = np.frombuffer(buffer, np.uint8)
         self.count = len(positions)
         self.faults: dict[int, str] = {}
-        inside = (positions >= 0) & (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= len(self.octets))
+        inside = (positions >= 0) & (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)
+        # too short for any record: zeros instead, so that there is something to look at
+        self.buffer = buffer if buffer.size >= MIN_RECORD_SIZE else pa.py_buffer(bytes(MIN_RECORD_SIZE))
+        self.octets = np.frombuffer(self.buffer, np.uint8)
         self._fault(~inside, "record reaches outside of the file")
         if not inside.all():
             positions = np.where(inside, positions, 0)
             sizes = np.where(inside, sizes, 0)
         self.positions, self.sizes = positions, sizes
-        if len(self.octets) < MIN_RECORD_SIZE:
-            self._heads = np.zeros((self.count, _HEAD_SIZE), np.uint8)
-            self._fault(np.ones(self.count, bool), "file is too short for a record")
-            return
         # one copy of every head, so that fields are read from the cache and not from all over the file
         self._heads = windows_at(self.octets, _HEAD_SIZE, positions)
         self._locate(inside)

@@ -15,15 +15,19 @@ import time
 from functools import lru_cache
 from typing import Final
 
+from rocketflow_store.errors import InvalidMessageIdError
+
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
+_MOST_PORT_DIGITS: Final = 9
+"""Java's ports fit into an int; those of this protocol into half of one."""
 
 
 @lru_cache(maxsize=4096)
 def encode_host(host: str) -> bytes:
     """8 bytes for "1.2.3.4:port", 20 for "[v6]:port"; raises ValueError for anything else."""
     address, _, port = host.rpartition(":")
-    if not port.isdigit():
+    if not (port.isascii() and port.isdigit() and len(port) <= _MOST_PORT_DIGITS):
         raise ValueError(f"{host!r} is not ip:port")
     return ipaddress.ip_address(address.strip("[]")).packed + _PORT.pack(int(port))
 
@@ -42,10 +46,13 @@ def offset_msg_id(store_host: str, phy_offset: int) -> str:
 
 
 def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:
-    """(store host, physical offset) of an offset message id; ValueError where it is none."""
-    if len(msg_id) not in (32, 56):
-        raise ValueError(f"{msg_id!r} is not a message id: 32 or 56 hex digits are expected")
-    raw = bytes.fromhex(msg_id)
+    """(store host, physical offset) of an offset message id; InvalidMessageIdError where it is none."""
+    try:
+        raw = bytes.fromhex(msg_id)
+    except ValueError:
+        raw = b""
+    if len(raw) * 2 != len(msg_id) or len(raw) not in (16, 28):
+        raise InvalidMessageIdError(msg_id)
     return decode_host(raw[:-8]), _OFFSET.unpack(raw[-8:])[0]
 
 
