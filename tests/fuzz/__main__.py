@@ -1,0 +1,142 @@
+"""Coverage-guided fuzzing of every decoder: `python -m tests.fuzz [--runs N] [--seconds N] [TARGET ...]`.
+
+A fuzzer (atheris) is fetched once into the cache outside the work tree. A finding is kept there too, and its path is
+printed; `python -m tests.fuzz --replay FILE TARGET` runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketflow.runtime import cache_directory
+from tests.fuzz.targets import TARGETS, Target
+from tests.reliability.trials import environment
+
+ATHERIS = "atheris==3.1.0"
+FETCH_SECONDS = 280
+SLOW_SHARE = 200
+"""Targets that open whole stores get so many times fewer executions."""
+AT_ONCE = 2
+INPUT_SECONDS = 10
+"""libFuzzer reports an input (of at most `MOST_BYTES`) that takes longer: the decoder is not linear."""
+MOST_BYTES = 4096
+MEMORY_MB = 2048
+
+
+@dataclass(frozen=True)
+class Fuzzed:
+    """What came of one target; `finding` is libFuzzer's last word where something was found."""
+
+    name: str
+    executions: int
+    seconds: float
+    covered: int
+    finding: str
+
+    @property
+    def a_second(self) -> float:
+        return self.executions / self.seconds if self.seconds else 0.0
+
+
+def fetched() -> Path | str:
+    """The folder with the fuzzer, or why it cannot be had."""
+    folder = cache_directory() / "fuzz" / ATHERIS.replace("==", "-")
+    done = folder / "fetched"
+    if done.exists():
+        return folder
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(folder)]
+    try:
+        got = subprocess.run([*command, ATHERIS], capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{ATHERIS} was not fetched within {FETCH_SECONDS} s"
+    if got.returncode != 0:
+        return f"{ATHERIS} cannot be had for this Python: {got.stderr.strip()[-300:]}"
+    done.touch()
+    return folder
+
+
+def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
+    """One child process: so many executions, or so many seconds, whichever ends first."""
+    home = cache_directory() / "fuzz"
+    corpus, findings = home / "corpus" / target.name, home / "findings" / target.name
+    for folder in (corpus, findings):
+        folder.mkdir(parents=True, exist_ok=True)
+    for seed in target.seeds():
+        (corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+    began = time.monotonic()
+    paths = environment()["PYTHONPATH"]
+    child = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.fuzz.coverage_guided", target.name, str(corpus)),
+            *(f"-runs={runs}", f"-max_total_time={seconds}", f"-max_len={MOST_BYTES}", "-print_final_stats=1"),
+            *(f"-timeout={INPUT_SECONDS}", f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={findings}{os.sep}"),
+            *("-verbosity=1", "-close_fd_mask=0"),
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(fuzzer)])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    told = child.stderr
+    executed = re.search(r"number_of_executed_units: (\d+)", told)
+    covered = re.findall(r" cov: (\d+) ", told)
+    finding = "" if child.returncode == 0 else told[-3000:]
+    return Fuzzed(
+        target.name,
+        int(executed[1]) if executed else 0,
+        time.monotonic() - began,
+        int(covered[-1]) if covered else 0,
+        finding,
+    )
+
+
+def main() -> int:
+    """Exit code 0 where nothing was found, 3 where something was, 4 where there is no fuzzer."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all by default")
+    parser.add_argument("--runs", type=int, default=120_000, help="executions a target")
+    parser.add_argument("--seconds", type=int, default=600, help="a target ends then at the latest")
+    parser.add_argument("--replay", type=Path, help="run one input again")
+    given = parser.parse_args()
+    unknown = set(given.targets) - set(TARGETS)
+    if unknown:
+        parser.error(f"no such target: {', '.join(sorted(unknown))}")
+    chosen = [TARGETS[name] for name in given.targets or TARGETS]
+    if given.replay is not None:
+        for target in chosen:
+            target.run(given.replay.read_bytes())
+        return 0
+    fuzzer = fetched()
+    if isinstance(fuzzer, str):
+        print(f"no coverage-guided fuzzing here: {fuzzer}")
+        return 4
+    total, began, found = 0, time.monotonic(), 0
+    print(f"{'target':<22}{'executions':>12}{'a second':>10}{'edges':>8}")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for one in pool.map(
+            lambda target: fuzz(target, given.runs // (SLOW_SHARE if target.slow else 1), given.seconds, fuzzer),
+            chosen,
+        ):
+            total += one.executions
+            found += bool(one.finding)
+            print(f"{one.name:<22}{one.executions:>12}{one.a_second:>10.0f}{one.covered:>8}", flush=True)
+            if one.finding:
+                print(one.finding, flush=True)
+    seconds = time.monotonic() - began
+    print(f"{total} executions in {seconds:.0f} s, {total / seconds:.0f} a second; findings: {found}")
+    return 3 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""One target under libFuzzer (atheris): `python -m tests.fuzz.coverage_guided TARGET [libFuzzer's arguments]`."""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["rocketflow_store"]):
+    from tests.fuzz.targets import TARGETS
+
+
+def main() -> None:
+    """Ends when libFuzzer does: with an error where the target let another exception than a StoreError out."""
+    target = TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, target.run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,546 @@
+"""Everything of the store that reads bytes which somebody else may have written, one function each.
+
+A target takes any bytes. It may return, or raise a StoreError; every other exception is a finding.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.broker_conf import load_broker_conf
+from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.columnar.properties import split_properties
+from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.scan import scan_records
+from rocketflow_store.columns import SOURCE_COLUMNS
+from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
+from rocketflow_store.config import StorePaths
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.confirm import read_confirm
+from rocketflow_store.consume_queue import ConsumeQueue
+from rocketflow_store.dispatch import rows_of_records
+from rocketflow_store.errors import StoreError
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.format.compression import compress_body, decompress_body
+from rocketflow_store.format.message_id import decode_offset_msg_id, offset_msg_id
+from rocketflow_store.format.properties import decode_properties, encode_properties
+from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
+from rocketflow_store.index_file import IndexFile
+from rocketflow_store.remembered_commits import remembered_commit
+from rocketflow_store.sql92 import compile_filter
+from rocketflow_store.staged_part import load, stage
+from rocketflow_store.store_meta import StoreMeta
+from rocketflow_store.tags import TagFilter
+from rocketflow_store.topic_names import validate_group, validate_topic
+from rocketflow_store.verify import verify_store
+from tests.fuzz.audit import anywhere, confined_to
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=4096,
+    mapped_file_size_consume_queue=400,
+    max_hash_slot_num=10,
+    max_index_num=40,
+    default_topic_queue_nums=2,
+)
+MOST_INFLATED = 1 << 16
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+HOST_V6 = bytes(15) + b"\x01" + HOST[4:]
+
+
+@dataclass(frozen=True)
+class Target:
+    """`decode` takes any bytes; `seeds` are bytes that it likes. `slow` ones open whole stores."""
+
+    name: str
+    decode: Callable[[bytes], object]
+    seeds: Callable[[], list[bytes]]
+    slow: bool = False
+
+    def run(self, data: bytes) -> None:
+        """One execution; any exception that leaves it is a finding."""
+        if self.name not in _WARM:
+            _WARM.add(self.name)
+            for seed in self.seeds():  # what is loaded only when it is needed is loaded before that is a finding
+                self._decoded(seed)
+        with confined_to(room()):
+            self._decoded(data)
+
+    def _decoded(self, data: bytes) -> None:
+        with suppress(StoreError):
+            self.decode(data)
+
+
+_WARM: set[str] = set()
+codecs.lookup("utf-16-be")  # Java's hashes need it; Python loads codecs when they are first used
+
+
+@cache
+def room() -> Path:
+    """The only directory that may be touched: in memory where that can be had."""
+    shared = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=shared if shared.is_dir() else None))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def placed(name: str, data: bytes) -> Path:
+    """A file of these bytes in the room."""
+    path = room() / name
+    try:
+        path.write_bytes(data)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    return path
+
+
+# -- records
+
+
+def record_bytes(**changes: object) -> bytes:
+    """One record at physical offset 0."""
+    fields = {
+        "topic": b"t",
+        "queue_id": 1,
+        "body": b"hello",
+        "properties": encode_properties({"KEYS": "a b", "TAGS": "x", "UNIQ_KEY": "7F" * 16}),
+        "flag": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1,
+        "born_host": HOST,
+        "store_host": HOST,
+        "phy_offset": 0,
+        "property_crc": False,
+        **changes,
+    }
+    phy_offset, property_crc = fields.pop("phy_offset"), fields.pop("property_crc")
+    return encode_record(RecordFields(**fields), phy_offset, 3, 1_700_000_000_000, property_crc)  # type: ignore[arg-type]
+
+
+def record_seeds() -> list[bytes]:
+    kinds: list[dict[str, object]] = [
+        {},
+        {"property_crc": True},
+        {"body": b""},
+        {"properties": b""},
+        {"topic": b"t" * 200},
+        {"born_host": HOST_V6},
+        {"born_host": HOST_V6, "store_host": HOST_V6},
+        {"body": compress_body(b"abc" * 20, 0), "sys_flag": 1},
+        {"topic": b"SCHEDULE_TOPIC_XXXX", "properties": encode_properties({"DELAY": "3", "REAL_TOPIC": "t"})},
+        {"properties": b"a\x01b\x02a\x01c\x02no pair\x02\x01\x02x\x01y"},
+        {"sys_flag": 8},
+        {"topic": b"../../evil"},
+    ]
+    return [record_bytes(**kind) for kind in kinds]
+
+
+def log_seeds() -> list[bytes]:
+    """Files of several records."""
+    found = []
+    for property_crc in (False, True):
+        parts, at = [], 0
+        for seed in ({}, {"body": b"x" * 90}, {"topic": b"other", "queue_id": 0}, {"born_host": HOST_V6}):
+            parts.append(record_bytes(phy_offset=at, property_crc=property_crc, **seed))
+            at += len(parts[-1])
+        found.append(b"".join([*parts, encode_blank(40)]).ljust(at + 40, b"\0"))
+    return [*found, *record_seeds()]
+
+
+def a_record(data: bytes) -> None:
+    message = decode_record(data)
+    assert message.store_size <= len(data)
+    assert len(message.stored_body) < len(data)
+    assert message.body_crc >= 0
+
+
+def a_record_without_crc(data: bytes) -> None:
+    message = decode_record(data, check_crc=False)
+    assert message.store_size <= len(data)
+
+
+def records_in_columns(data: bytes) -> None:
+    """Scan, check, decode every column, and get ready for dispatch; what is sound is what the single decoder says."""
+    buffer = pa.py_buffer(data)
+    scan = scan_records(buffer, 0, len(data))
+    if len(scan.positions) == 0:
+        return
+    records = RecordColumns(buffer, scan.positions, scan.sizes)
+    records.check_own_offset(0)
+    faults = {**records.faults}
+    if not records.faults:
+        faults |= content_faults(records)
+    sound = np.array([row for row in range(records.count) if row not in faults], np.intp)
+    records = records.keep(sound)
+    for row in range(records.count):
+        try:
+            one = decode_record(data, int(records.positions[row]))
+        except StoreError as error:
+            assert "UTF-8" in str(error), error  # noqa: PT017
+            continue
+        assert one.store_size == records.sizes[row]
+        assert one.stored_body == records.bodies()[row].as_py()
+    if records.count:
+        every_column(records)
+        rows_of_records(records, 0, CONFIG.delay_levels_ms)
+
+
+def every_column(records: RecordColumns) -> None:
+    identity = QueueIdentity("t", 1, "broker-a")
+    offsets = np.arange(records.count, dtype=np.int64)
+    batch = ColumnBuilder(records, identity, offsets, records.positions, None).batch(SOURCE_COLUMNS)
+    batch.validate(full=True)
+
+
+def records_by_units(data: bytes) -> None:
+    """The bytes of a log file, and units that point anywhere into it."""
+    count = data[0] % 8 if data else 0
+    units = np.frombuffer(data[1 : 1 + 6 * count].ljust(6 * count, b"\0"), np.dtype([("at", ">i4"), ("size", ">i2")]))
+    buffer = pa.py_buffer(data[1 + 6 * count :])
+    records = RecordColumns(buffer, units["at"].astype(np.int64), units["size"].astype(np.int64))
+    records.check_place(units["at"].astype(np.int64), np.arange(count, dtype=np.int64), QueueIdentity("t", 1, ""))
+    records = records.keep(np.array([row for row in range(count) if row not in records.faults], np.intp))
+    if records.count:
+        records.check_crc(records.bodies())
+    if records.count and not records.faults:
+        every_column(records)
+
+
+def by_units_seeds() -> list[bytes]:
+    log = log_seeds()[0]
+    size = struct.unpack_from(">i", log)[0]
+    return [bytes([1]) + struct.pack(">ih", 0, size) + log, bytes([2]) + struct.pack(">ihih", 0, size, 5, -1) + log]
+
+
+def properties(data: bytes) -> None:
+    """One string and many, in rows and in columns: the same pairs."""
+    rows = data.split(b"\xff\xfe")
+    segments = split_properties(pa.array(rows, pa.binary()))
+    maps = segments.maps()
+    maps.validate(full=True)
+    for row, told in zip(rows, maps.to_pylist(), strict=True):
+        assert dict(told) == decode_properties(row) or not is_utf8(row)
+    assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows] or not is_utf8(
+        data.replace(b"\xff\xfe", b"")
+    )
+
+
+def is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def property_seeds() -> list[bytes]:
+    one = encode_properties({"KEYS": "a b", "TAGS": "x", "\u00e9": "\u6771"})
+    return [
+        one,
+        one[:-1],
+        b"a\x01b\x02a\x01c\x02",
+        b"\x01\x02\x02\x01",
+        b"\xff\xfe".join([one, b"", one + b"TAGS\x01z"]),
+    ]
+
+
+# -- derived files
+
+
+def consume_queue(data: bytes) -> None:
+    size = CONFIG.mapped_file_size_consume_queue
+    placed("queue/00000000000000000000", data[:size].ljust(size, b"\0"))
+    queue = ConsumeQueue(room() / "queue", "t", 0, size, write=False)
+    end = queue.scan_end()
+    assert 0 <= end <= size // 20
+    units = queue.units(0, end)
+    assert (units["msg_size"] > 0).all()
+    queue.close()
+
+
+def index_file(data: bytes) -> None:
+    """Look keys up: chains that go anywhere, or round in circles."""
+    path = placed("index-file", data.ljust(CONFIG.index_file_size, b"\0")[: CONFIG.index_file_size])
+    file = IndexFile(path, CONFIG.max_hash_slot_num, CONFIG.max_index_num, write=False)
+    try:
+        for key_hash in (0, 7, 123456):
+            found = file.offsets(key_hash, 0, (1 << 63) - 1, 64)
+            assert len(found) <= CONFIG.max_index_num
+    finally:
+        file.close()
+
+
+def checkpoint(data: bytes) -> None:
+    decode_checkpoint(data)
+
+
+def confirm(data: bytes) -> None:
+    paths = StorePaths(room() / "s")
+    if not paths.abort.exists():
+        placed("s/abort", b"1")
+    placed("s/rocketflow/confirm", data)
+    read_confirm(paths)
+
+
+def store_meta(data: bytes) -> None:
+    paths = StorePaths(room() / "s")
+    placed("s/rocketflow/store.meta", data)
+    StoreMeta.load_or_create(paths, CONFIG.fitted_to(paths))
+
+
+def config_files(data: bytes) -> None:
+    """One of the JSON files, chosen by the first byte; the rest is the file."""
+    directory = room() / "config"
+    files = ConfigFiles(directory)
+    every = (files.topics, files.subscription_groups, files.consumer_offsets, files.delay_offsets)
+    one = every[data[0] % 4 if data else 0]
+    placed(f"config/{one.NAME}", data[1:])
+    _ = one.data_version
+    one._members()
+
+
+def config_seeds() -> list[bytes]:
+    directory = Path(tempfile.mkdtemp(dir=room()))
+    files = ConfigFiles(directory)
+    files.topics.set_queue_nums("orders", 4)
+    files.consumer_offsets.commit("readers", "orders", {0: 10})
+    found = [
+        b"\0" + (directory / files.topics.NAME).read_bytes(),
+        b"\2" + (directory / "consumerOffset.json").read_bytes(),
+    ]
+    shutil.rmtree(directory)
+    return [
+        *found,
+        b'\2{"offsetTable":{"t@g":{0:10,1:"12"}}}',
+        b'\1{"subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":3}},"forbiddenTable":{}}',
+        b'\3{"offsetTable":{1:10},"dataVersion":{"counter":1}}',
+    ]
+
+
+def sinks(data: bytes) -> None:
+    paths = StorePaths(room() / "s")
+    placed("s/rocketflow/sinks.json", data)
+    envelope = remembered_commit(paths, "sink")
+    if envelope is not None:
+        check_types(envelope)
+
+
+def an_envelope(data: bytes) -> None:
+    envelope = decode_envelope(data)
+    if envelope is not None:
+        check_types(envelope)
+
+
+def check_types(envelope: CommitEnvelope) -> None:
+    for text in (envelope.sink_id, envelope.run_id, envelope.digest, envelope.query_id):
+        assert isinstance(text, str), envelope
+    for number in (envelope.batch_id, envelope.rows, envelope.begin_offset, envelope.end_offset, envelope.run_seq):
+        assert type(number) is int, envelope
+        assert -(1 << 63) <= number < 1 << 63, envelope
+
+
+def envelope_seeds() -> list[bytes]:
+    return [CommitEnvelope("sink", 3, "run", 1, 10, "ff", 0, 512, "query").encode()]
+
+
+def broker_conf(data: bytes) -> None:
+    StoreConfig.from_mapping(load_broker_conf(placed("broker.conf", data)))
+
+
+def staged_part(data: bytes) -> None:
+    """A part whose CRC is right: what a task of another version, or with a bug, may have left."""
+    part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
+    for chunk in load(part, CONFIG.delay_levels_ms):
+        assert len(chunk.sizes) == len(chunk.topic_codes)
+
+
+@cache
+def a_part():  # type: ignore[no-untyped-def]
+    encoder = BatchEncoder(CONFIG, lambda _: 2, default_topic="t", row_hashes=True)
+    rows = pa.RecordBatch.from_pydict({"body": [b"one", b"two"], "keys": ["a", "b"], "tags": ["x", None]})
+    return stage(encoder.encode(rows, 1_700_000_000_000, {}), room(), "part")
+
+
+def pa_crc(data: bytes) -> int:
+    from isal.isal_zlib import crc32
+
+    return int(crc32(data))
+
+
+# -- texts
+
+
+def message_id(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    host, offset = decode_offset_msg_id(text)
+    assert decode_offset_msg_id(offset_msg_id(host, offset)) == (host, offset)
+
+
+def sql92(data: bytes) -> None:
+    """A filter, and a property value behind a zero byte."""
+    text, _, value = data.partition(b"\0")
+    compiled = compile_filter(text.decode("utf-8", "replace"))
+    value_text = value.decode("utf-8", "replace")
+    one = compiled.matches(dict.fromkeys(compiled.properties, value_text))
+    columns = {name: pa.array([value_text, None], pa.string()) for name in compiled.properties}
+    both = compiled.mask(columns, 2).tolist()
+    assert both == [one, compiled.matches({})]
+
+
+def sql_seeds() -> list[bytes]:
+    texts = [
+        "a > 5 AND b = 'x' OR NOT c IS NULL",
+        "a BETWEEN 1 AND 5.5e3",
+        "a NOT IN ('x', 'it''s') AND b CONTAINS 'y'",
+        "(a = TRUE) <> (b < -7L) /* c */ -- d",
+        "a STARTSWITH 'x' OR a NOT ENDSWITH 'y'",
+    ]
+    return [one.encode() + b"\x005" for one in texts]
+
+
+def tags(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    found = TagFilter.parse(text)
+    found.mask_codes(np.arange(-3, 3))
+    assert not found.tags or found.matches_tag(found.tags[0])
+
+
+def names(data: bytes) -> None:
+    text = data.decode("utf-8", "surrogatepass") if is_surrogates(data) else data.decode("latin-1")
+    for check in (validate_topic, validate_group):
+        try:
+            name = check(text)
+        except StoreError:
+            continue
+        place = (room() / "names" / name).resolve()
+        assert place.parent == room() / "names"
+        assert place.name == name
+
+
+def is_surrogates(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def inflate(data: bytes) -> None:
+    """The first byte is the compression type."""
+    kind = data[0] % 8 if data else 0
+    body = decompress_body(data[1:], kind << 8 | 1, MOST_INFLATED)
+    assert len(body) <= MOST_INFLATED
+
+
+def inflate_seeds() -> list[bytes]:
+    bodies = [b"", b"abc" * 30, bytes(MOST_INFLATED + 1)]
+    return [bytes([kind]) + compress_body(body, kind) for kind in range(4) for body in bodies]
+
+
+# -- whole stores
+
+
+@cache
+def small_store() -> Path:
+    """A store of several files of every kind, stopped without order."""
+    path = room() / "whole"
+    with MessageStore.open(path, CONFIG) as store:
+        for number in range(60):
+            store.put_message(Message(f"t{number % 2}", b"%d " % number * 9, tags="x", keys=[f"k{number}"]))
+        store.config_files.consumer_offsets.commit("g", "t0", {0: 3})
+        store.flush()
+        crashed = room() / "crashed"
+        shutil.copytree(path, crashed)
+    return crashed
+
+
+def damaged_store(data: bytes) -> Path:
+    """The small store with bytes of its files overwritten: (file, place, how many), then the bytes."""
+    path = room() / "image"
+    with anywhere():
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(small_store(), path)
+    files = sorted(one for one in path.rglob("*") if one.is_file() and one.stat().st_size)
+    while len(data) >= 6:
+        which, at, count = struct.unpack_from(">BHB", data)
+        file = files[which % len(files)]
+        size = file.stat().st_size
+        part = data[4 : 4 + min(count % 32 + 1, len(data) - 4)]
+        with file.open("r+b") as opened:
+            if count >= 250:
+                opened.truncate(at % size)
+            else:
+                opened.seek(at % size)
+                opened.write(part[: size - at % size])
+        data = data[4 + len(part) :]
+    return path
+
+
+def read_damaged(data: bytes) -> None:
+    """Everything that a reader offers, and verify."""
+    path = damaged_store(data)
+    verify_store(path)
+    with StoreReader(path, CONFIG) as reader:
+        for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
+            for _ in reader.read(topic, queue_id, low, high, on_missing="skip"):
+                pass
+            reader.get_message(topic, queue_id, low)
+            reader.get_offset_in_queue_by_time(topic, queue_id, 1_700_000_000_000)
+        for key in ("k1", "k59"):
+            reader.query_message("t1", key)
+
+
+def recover_damaged(data: bytes) -> None:
+    with MessageStore.open(damaged_store(data), CONFIG) as store:
+        store.put_message(Message("t0", b"next"))
+
+
+def image_seeds() -> list[bytes]:
+    return [struct.pack(">BHB", which, at, 3) + b"\xff\0\x80\7" for which in range(0, 40, 3) for at in (0, 28, 300)]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("record", a_record, record_seeds),
+        Target("record-without-crc", a_record_without_crc, record_seeds),
+        Target("records-in-columns", records_in_columns, log_seeds),
+        Target("records-by-units", records_by_units, by_units_seeds),
+        Target("properties", properties, property_seeds),
+        Target("consume-queue", consume_queue, lambda: [struct.pack(">qiq", 0, 100, 7) * 3]),
+        Target("index-file", index_file, lambda: [struct.pack(">qqqqii", 1, 2, 0, 300, 1, 3) + bytes(100)]),
+        Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),
+        Target("confirm", confirm, lambda: [struct.pack("<8sqqqqq", b"RFCONF01", 9, 9, 1, 0, 1).ljust(64, b"\0")]),
+        Target("store-meta", store_meta, lambda: [b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']),
+        Target("config-files", config_files, config_seeds),
+        Target("sinks", sinks, lambda: [b'{"sink":"{\\"version\\":1}"}']),
+        Target("commit-envelope", an_envelope, envelope_seeds),
+        Target(
+            "broker-conf",
+            broker_conf,
+            lambda: [b"flushDiskType=SYNC_FLUSH\\\n\nbrokerIP1: 1.2.3.4\nbrokerName=\\u0041\n"],
+        ),
+        Target("staged-part", staged_part, lambda: [a_part().inline]),
+        Target("message-id", message_id, lambda: [offset_msg_id("1.2.3.4:1", 7).encode(), b"[::1]:1", b"0" * 56]),
+        Target("sql92", sql92, sql_seeds),
+        Target("tags", tags, lambda: [b"*", b"a || b||"]),
+        Target("names", names, lambda: [b"orders", b"..", b"%RETRY%g", b"a/b"]),
+        Target("inflate", inflate, inflate_seeds),
+        Target("read-damaged", read_damaged, image_seeds, slow=True),
+        Target("recover-damaged", recover_damaged, image_seeds, slow=True),
+    )
+}

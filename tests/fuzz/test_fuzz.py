@@ -1,0 +1,62 @@
+"""Any bytes give a value or a StoreError: a few hundred a decoder here, millions by `make fuzz`."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.format.compression import compress_body, decompress_body
+from tests.fuzz.audit import ForbiddenError, confined_to
+from tests.fuzz.mutations import nearly
+from tests.fuzz.targets import TARGETS, Target
+from tests.reliability.trials import FULL
+
+EXAMPLES = 20_000 if FULL else 150
+SLOW_EXAMPLES = 1_000 if FULL else 12
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_any_bytes_give_a_value_or_a_typed_error(target: Target) -> None:
+    @settings(max_examples=SLOW_EXAMPLES if target.slow else EXAMPLES, print_blob=True)
+    @given(nearly(target.seeds()))
+    def fed(data: bytes) -> None:
+        target.run(data)
+
+    fed()
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3])
+def test_a_small_body_that_inflates_to_much_takes_no_memory(kind: int) -> None:
+    bomb = compress_body(bytes(128 << 20), kind)
+    limit = 1 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordError, match="more than"):
+            decompress_body(bomb, kind << 8 | 1, limit)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * limit, peak
+
+
+def test_the_guard_sees_what_a_decoder_must_not_do(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    with confined_to(inside):
+        (inside / "a").write_bytes(b"fine")
+        for forbidden in (
+            lambda: outside.write_bytes(b"x"),
+            lambda: (inside / "a").rename(outside),
+            lambda: (inside / ".." / "b").mkdir(),
+            lambda: exec("1"),
+            lambda: os.system("true"),
+            lambda: __import__("colorsys"),
+        ):
+            with pytest.raises(ForbiddenError):
+                forbidden()
+    assert sorted(tmp_path.iterdir()) == [inside]
