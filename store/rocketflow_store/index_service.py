@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.index_layout import HEADER_SIZE
 from rocketflow_store.index_file import IndexFile
 from rocketflow_store.java_compat import index_hash
 
@@ -58,7 +59,9 @@ class IndexService:
     def _open(self, name: str) -> None:
         path = self._directory / name
         try:
-            if path.stat().st_size < 40:
+            if path.stat().st_size < HEADER_SIZE:
+                if self._write:  # a power loss took what was to be its content: nothing in it is missed
+                    os_files.remove_file(path)
                 return
             found = IndexFile(path, self._hash_slot_num, self._index_num, write=self._write)
         except FileNotFoundError:

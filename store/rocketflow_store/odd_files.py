@@ -1,8 +1,8 @@
 """Last files of odd length: what a stop between the steps of making a file leaves (E5). They are made whole.
 
 A short file is filled up with zeros; what stands behind the size of a long one goes to `quarantine/`, if it is not
-zeros. Only the newest file of a directory is touched, and only after an unclean stop: an older one of another length
-is no crash state.
+zeros; an empty file, of which a power loss kept the name alone, goes. Only the newest file of a directory is touched,
+and only after an unclean stop: an older one of another length is no crash state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
     changed = []
     for directory, size in _directories(paths, config):
         last = _last_file(directory)
-        if last is not None and last.stat().st_size not in (0, size):
+        while last is not None and last.stat().st_size == 0:
+            os_files.remove_file(last)
+            changed.append(last)
+            last = _last_file(directory)
+        if last is not None and last.stat().st_size != size:
             _make_whole(paths, last, size, sparse=directory != paths.commit_log)
             changed.append(last)
     return changed

@@ -76,9 +76,10 @@ def queue_units(store: Path, topic: str, queue_id: int) -> list[tuple[int, int, 
 def queue_messages(store: Path, topic: str) -> dict[tuple[int, int], Record]:
     """{(queue id, queue offset): record} as the queues name them; a unit without its record is an AssertionError."""
     logs = {int(file.name): file.read_bytes() for file in (store / "commitlog").iterdir()}
-    size = len(next(iter(logs.values())))
+    size = len(next(iter(logs.values()), b""))
     found: dict[tuple[int, int], Record] = {}
-    for queue in sorted((store / "consumequeue" / topic).iterdir()):
+    queues = store / "consumequeue" / topic
+    for queue in sorted(queues.iterdir()) if queues.is_dir() else []:
         queue_id = int(queue.name)
         for offset, (phy_offset, msg_size, _) in enumerate(queue_units(store, topic, queue_id)):
             record = parse_record(logs[phy_offset // size * size], phy_offset % size)

@@ -1,0 +1,152 @@
+"""Another disk under the engine: a layer that sees every system call of `rocketflow_store.files.disk`.
+
+`Layer` is the base: it stands between the engine and the calls while its `with` block runs, in this process, for all
+threads. Layers stack. `Recording` keeps what was called, `Failing` makes calls fail, `simulated_disk.SimulatedDisk`
+knows what a power loss would leave.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rocketflow_store.files import disk
+
+SYNCS = ("fdatasync", "fsync", "msync")
+WRITES = ("write", "pwrite")
+GROWS = ("posix_fallocate", "ftruncate", "write", "pwrite", "open_file", "rename", "link", "mkdir")
+"""Calls that can find the disk full."""
+NAMES = ("open_file", "rename", "link", "unlink", "mkdir", "rmdir")
+READS = ("pread", "map_file")
+CHANGES = (*SYNCS, *WRITES, "posix_fallocate", "ftruncate", *NAMES)
+KINDS = tuple(sorted({*CHANGES, *READS, "close", "fstat", "statvfs", "lseek", "utime"}))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: which, on which file (None where it has none), with which arguments."""
+
+    kind: str
+    path: Path | None
+    args: tuple[Any, ...]
+
+    def creates(self) -> bool:
+        """Whether it opens a file that may be new."""
+        return self.kind == "open_file" and bool(self.args[1] & os.O_CREAT)
+
+
+class Layer:
+    """Passes every call on; `around` is what others change."""
+
+    def __init__(self) -> None:
+        self._below: dict[str, Any] = {}
+        self._maps: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
+
+    def around(self, call: Call, do: Callable[[], Any]) -> Any:
+        """Make the call by `do()`, or something else instead."""
+        return do()
+
+    def __enter__(self) -> Self:
+        for kind in KINDS:
+            self._below[kind] = getattr(disk, kind)
+            setattr(disk, kind, self._wrapped(kind, self._below[kind]))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, below in self._below.items():
+            setattr(disk, name, below)
+
+    def _wrapped(self, kind: str, below: Any) -> Any:
+        def wrapped(*args: Any, **more: Any) -> Any:
+            call = Call(kind, self._path_of(kind, args), args)
+            result = self.around(call, lambda: below(*args, **more))
+            if kind == "map_file" and call.path is not None:
+                self._maps[result] = call.path
+            return result
+
+        return wrapped
+
+    def _path_of(self, kind: str, args: tuple[Any, ...]) -> Path | None:
+        first = args[0]
+        if kind == "msync":
+            return self._maps.get(first)
+        if isinstance(first, int):
+            try:
+                return Path(os.readlink(f"/proc/self/fd/{first}").removesuffix(" (deleted)"))
+            except OSError:
+                return None
+        return Path(os.fspath(first))
+
+
+class Recording(Layer):
+    """Keeps the calls of some kinds, in order."""
+
+    def __init__(self, kinds: tuple[str, ...] = CHANGES) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self.calls: list[Call] = []
+
+    def around(self, call: Call, do: Callable[[], Any]) -> Any:
+        if call.kind in self._kinds:
+            self.calls.append(call)
+        return do()
+
+
+class Failing(Layer):
+    """Makes the `nth` call (from 1) of some kinds fail with an error number; with `on` every one from then on.
+
+    `where` says which calls count. A `short` write writes half of its bytes first, and fails when it is asked for the
+    rest. `error` may be an exception (a MemoryError, say) instead of an error number.
+    """
+
+    def __init__(
+        self,
+        kinds: tuple[str, ...],
+        nth: int,
+        error: int | BaseException = errno.EIO,
+        *,
+        on: bool = False,
+        short: bool = False,
+        where: Callable[[Call], bool] = lambda _: True,
+    ) -> None:
+        super().__init__()
+        self._kinds, self._nth, self._error = kinds, nth, error
+        self._on, self._short, self._where = on, short, where
+        self._lock = threading.Lock()
+        self.seen = 0
+        """Calls that counted."""
+        self.hits: list[Call] = []
+        """Calls that failed."""
+        self._lifted = False
+
+    def lift(self) -> None:
+        """The cause is gone: nothing fails any more."""
+        self._lifted = True
+
+    def around(self, call: Call, do: Callable[[], Any]) -> Any:
+        if call.kind in self._kinds and not self._lifted and self._where(call):
+            with self._lock:
+                self.seen += 1
+                fails = self.seen >= self._nth if self._on else self.seen == self._nth
+                if fails:
+                    self.hits.append(call)
+            if fails:
+                if self._short and call.kind in WRITES and len(call.args[1]) > 1:
+                    fd, data, *rest = call.args
+                    self._nth = self.seen + 1
+                    return self._below[call.kind](fd, memoryview(data)[: len(data) // 2], *rest)
+                raise self._error if isinstance(self._error, BaseException) else _os_error(self._error, call.path)
+        return do()
+
+
+def _os_error(number: int, path: Path | None) -> OSError:
+    return OSError(number, os.strerror(number), None if path is None else str(path))
