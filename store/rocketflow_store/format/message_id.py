@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import ipaddress
 import os
+import re
 import struct
 import threading
 import time
@@ -19,15 +20,15 @@ from rocketflow_store.errors import InvalidMessageIdError
 
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
-_MOST_PORT_DIGITS: Final = 9
-"""Java's ports fit into an int; those of this protocol into half of one."""
+_PORT_DIGITS: Final = re.compile("-?[0-9]{1,10}")
+"""A Java int: what a record says must be printed and read back, be it a port or not."""
 
 
 @lru_cache(maxsize=4096)
 def encode_host(host: str) -> bytes:
     """8 bytes for "1.2.3.4:port", 20 for "[v6]:port"; raises ValueError for anything else."""
     address, _, port = host.rpartition(":")
-    if not (port.isascii() and port.isdigit() and len(port) <= _MOST_PORT_DIGITS):
+    if not _PORT_DIGITS.fullmatch(port) or not -(1 << 31) <= int(port) < 1 << 31:
         raise ValueError(f"{host!r} is not ip:port")
     return ipaddress.ip_address(address.strip("[]")).packed + _PORT.pack(int(port))
 
