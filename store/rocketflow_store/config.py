@@ -88,6 +88,10 @@ class StorePaths:
         return self.rocketflow / "store.meta"
 
     @property
+    def stop_record(self) -> Path:
+        return self.rocketflow / "stop"
+
+    @property
     def sinks(self) -> Path:
         return self.rocketflow / "sinks.json"
 

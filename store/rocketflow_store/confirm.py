@@ -6,6 +6,7 @@
     24  8   pid of the writer
     32  8   mtime (ns) of the `abort` file the writer made
     40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
+    48  8   1 where the writer gives every record a CRC of itself (enabledAppendPropCRC), else 0
 
 Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
 afterwards leaves another, a clean stop leaves none.
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
 
 _MAGIC: Final = b"RFCONF01"
-_LAYOUT: Final = struct.Struct("<8sqqqqq")
+_LAYOUT: Final = struct.Struct("<8sqqqqqq")
 _OFFSET: Final = struct.Struct("<q")
 _SIZE: Final = 64
 _CONFIRM_AT: Final = 8
@@ -40,6 +41,8 @@ class Confirmed:
     pid: int
     abort_mtime_ns: int
     synced: bool = False
+    record_crc: bool = False
+    """Every record at or behind `durable_offset` ends with a CRC of itself."""
 
     @property
     def synced_offset(self) -> int:
@@ -50,10 +53,13 @@ class Confirmed:
 class ConfirmFile:
     """The writer's side."""
 
-    def __init__(self, paths: StorePaths, confirm_offset: int, durable_offset: int, *, synced: bool = False) -> None:
+    def __init__(
+        self, paths: StorePaths, confirm_offset: int, durable_offset: int, *, synced: bool, record_crc: bool
+    ) -> None:
         self._paths = paths
         mtime_ns = paths.abort.stat().st_mtime_ns
-        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, int(synced))
+        flags = int(synced), int(record_crc)
+        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         self._map = os_files.map_file(self._fd, _SIZE, write=True)
@@ -84,7 +90,7 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
         return None
     if len(raw) != _SIZE or not raw.startswith(_MAGIC):
         return None
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced = _LAYOUT.unpack_from(raw)
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, record_crc = _LAYOUT.unpack_from(raw)
     if abort.st_mtime_ns != abort_mtime_ns:
         return None
-    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1)
+    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, record_crc == 1)

@@ -30,7 +30,9 @@ class ConfirmedDispatch:
         end = parts.commit_log.wrote_offset
         self.confirm_offset = end
         """Up to where readers may see the log."""
-        self.confirm_file = ConfirmFile(parts.paths, end, end, synced=parts.sync_flush)
+        self.confirm_file = ConfirmFile(
+            parts.paths, end, end, synced=parts.sync_flush, record_crc=parts.config.enabled_append_prop_crc
+        )
         self.dispatched_timestamp = parts.store_timestamp
         """Store time of the last record that was dispatched (ms)."""
 

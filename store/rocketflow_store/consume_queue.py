@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, PRE_BLANK_UNIT, UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import (
+    LOST_TAGS_CODE,
+    PRE_BLANK_SIZE,
+    PRE_BLANK_UNIT,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+)
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
@@ -34,6 +40,12 @@ def written(units: Units) -> npt.NDArray[np.bool_]:
 def pre_blank(units: Units) -> npt.NDArray[np.bool_]:
     """Which units only fill the room before a queue's first real one."""
     mask: npt.NDArray[np.bool_] = units["msg_size"] == PRE_BLANK_SIZE
+    return mask
+
+
+def lost(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units stand for a message that is known to be lost."""
+    mask: npt.NDArray[np.bool_] = units["tags_code"] == LOST_TAGS_CODE
     return mask
 
 

@@ -18,6 +18,7 @@ from rocketflow_store.clean_service import CleanResult, CleanService
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.confirmed_dispatch import ConfirmedDispatch
+from rocketflow_store.derived_state import leave_stop_record
 from rocketflow_store.errors import StoreClosedError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
@@ -133,6 +134,9 @@ class MessageStore:
         try:
             if clean:
                 self._flushing.flush_last(self._put.store_timestamp)
+                leave_stop_record(
+                    self.paths, self.config, self._queues, self.index, (self.min_phy_offset, self.max_phy_offset)
+                )
         except StoreError:
             clean = False
             raise

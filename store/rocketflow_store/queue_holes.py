@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.consume_queue import pre_blank, written
-from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,22 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]])
         before = int(units["phy_offset"][real[-1]]) if len(real) else before
         start += len(units)
     return filled
+
+
+def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log_end: int) -> None:
+    """Give the slots [start, end) behind a queue's last message units that say that their messages are lost.
+
+    They point at the damage behind the last message, or at the log's last byte (below `log_end`) where the bytes are
+    gone: never behind the log, where the next record will be.
+    """
+    before = queue.units(max(start - 1, queue.first_unit), start)
+    real = before[~pre_blank(before)] if len(before) else before
+    unit = _unit(int(real["phy_offset"][-1]) if len(real) else -1, -1, damage)
+    if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log_end:
+        unit["phy_offset"], unit["msg_size"] = log_end - 1, 1
+    unit["tags_code"] = LOST_TAGS_CODE
+    for first in range(start, end, _BLOCK):
+        queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
 
 
 def _ceiling(queue: ConsumeQueue, following: int, rest: Units, end: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity
-from rocketflow_store.consume_queue import ConsumeQueue, pre_blank
+from rocketflow_store.consume_queue import ConsumeQueue, lost, pre_blank
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, sync_directory
 from rocketflow_store.topic_names import is_directory_name
@@ -125,7 +125,7 @@ class FileQueueTable:
             start = max(found - block, floor)
             units = queue.units(start, found)
             removed = units["phy_offset"] < self._log.min_phy_offset
-            good = np.flatnonzero(removed | self._log.matches(units, start, identity) | pre_blank(units))
+            good = np.flatnonzero(removed | self._log.matches(units, start, identity) | pre_blank(units) | lost(units))
             if len(good):
                 return start + int(good[-1]) + 1
             found, block = start, min(block * _TAIL_BLOCK, 1 << 16)

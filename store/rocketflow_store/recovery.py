@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.consume_queue import pre_blank
@@ -32,8 +32,8 @@ from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.mapped_file import file_name
 from rocketflow_store.message import INNER_BATCH_FLAG
 from rocketflow_store.quarantine import CUT, QUARANTINED, Quarantine
-from rocketflow_store.queue_holes import fill_holes, leave_out_strays
-from rocketflow_store.resync import is_end_blank, is_whole, next_sound
+from rocketflow_store.queue_holes import fill_holes, leave_out_strays, lost_slots
+from rocketflow_store.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,11 +41,15 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
     from rocketflow_store.confirm import Confirmed
     from rocketflow_store.consume_queue import ConsumeQueue
+    from rocketflow_store.derived_state import LostState
     from rocketflow_store.dispatch import Dispatcher
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.mapped_file_queue import MappedFileQueue
     from rocketflow_store.queue_table import FileQueueTable
+    from rocketflow_store.stop_record import StopRecord
+
+NO_OFFSET: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -69,6 +73,8 @@ class RecoveryResult:
     dispatched: int = 0
     seconds: float = 0.0
     quarantined: list[Quarantined] = field(default_factory=list)
+    healed: tuple[str, ...] = ()
+    """Queues and index that were made again from the log, and positions that were moved back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +106,46 @@ class Recovery:
         """The log below was synced."""
         self._clean = False
         self._skipped: list[tuple[int, int]] = []
+        self._known_end = 0
+        """Where the log ended at the last orderly stop, 0 where that is not known (or anybody wrote since)."""
+        self._rebuild = False
+        self._lost_queues: frozenset[tuple[str, int]] = frozenset()
+        self._record_crc_from = NO_OFFSET
 
-    def scan_start(self, abort_found: bool, confirmed: Confirmed | None) -> int:
-        """Where to begin to look at the log. StoreVersionError where a file of it is missing."""
+    def make_again(self, lost: LostState) -> None:
+        """Dispatch the whole log, for queues or an index that were lost."""
+        self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues)
+
+    def scan_start(self, abort_found: bool, confirmed: Confirmed | None, record: StopRecord | None = None) -> int:
+        """Where to begin to look at the log. StoreVersionError where a file of it is missing or misplaced.
+
+        `record` is what the last orderly stop left.
+        """
         self._refuse_gap()
+        self._refuse_misplaced()
         start, last = self._log.min_phy_offset, self._files.last
+        if record is not None and not abort_found:
+            self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
+        if confirmed is not None and confirmed.record_crc:
+            self._record_crc_from = confirmed.durable_offset
+        self._settle(abort_found, confirmed, record)
+        if self._rebuild:
+            return start
+        end = last.end_offset if last else 0
+        if confirmed is not None:
+            return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
+        return start if abort_found else max(start, self._queues.max_unit_end())
+
+    def _settle(self, abort_found: bool, confirmed: Confirmed | None, record: StopRecord | None) -> None:
+        last = self._files.last
         end = last.end_offset if last else 0
         self._clean = not abort_found
         if self._clean and self._paths.meta.exists():
             self._settled = end  # we leave nothing behind the end when we close
         elif confirmed is not None:
             self._settled = min(confirmed.synced_offset, end)
-        if confirmed is not None:
-            return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
-        return start if abort_found else max(start, self._queues.max_unit_end())
+        if record is not None:
+            self._settled = max(self._settled, min(record.end_phy_offset, end))
 
     def _refuse_gap(self) -> None:
         for one, following in pairwise(self._files.files):
@@ -121,6 +153,17 @@ class Recovery:
                 raise StoreVersionError(
                     one.path.with_name(file_name(one.end_offset)),
                     "is missing between other CommitLog files; restore it, or read the rest without writing",
+                )
+
+    def _refuse_misplaced(self) -> None:
+        """A file that holds another part of the log (or of another log) took the place of its own."""
+        for mapped in self._files.files:
+            told = next_own_offset(mapped)
+            if told is not None and told != mapped.file_from_offset:
+                raise StoreVersionError(
+                    mapped.path,
+                    f"holds what the log has at offset {told}: it was renamed, or is of another store; "
+                    "give it its name back, or restore the right one; the rest can be read without writing",
                 )
 
     def find_end(self, start: int, *, foreign: bool) -> LogEnd:
@@ -158,8 +201,14 @@ class Recovery:
     def _behind_damage(self, offset: int, *, foreign: bool) -> int | None:
         """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
         reached = self.written_end(offset)
+        if offset < self._known_end:
+            following = self._next_sound(offset, self._known_end)
+            return self._known_end if following is None else following
         if reached == offset:
             return None
+        unknown = self._unknown_form(offset)
+        if unknown is not None:
+            return unknown
         if offset < self._settled:
             following = self._next_sound(offset, reached)
             if following is not None:
@@ -170,6 +219,12 @@ class Recovery:
             return None
         following = self._next_sound(offset, reached)
         return evidence if following is None else min(following, evidence)
+
+    def _unknown_form(self, offset: int) -> int | None:
+        """The end of a whole record of a kind that this version does not know: it is kept, and no torn tail."""
+        mapped = self._files.find(offset)
+        size = 0 if mapped is None else unknown_record_size(mapped, offset - mapped.file_from_offset)
+        return offset + size if size else None
 
     def _next_sound(self, offset: int, reached: int) -> int | None:
         """The next whole or blank record behind `offset` and below `reached`."""
@@ -217,7 +272,11 @@ class Recovery:
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
                 if self._check_crc and not records.faults:
-                    records.faults |= content_faults(records)
+                    protected = with_record_crc(records)
+                    records.faults |= content_faults(records, protected)
+                    must = records.positions + mapped.file_from_offset >= self._record_crc_from
+                    for row in np.flatnonzero(must & ~protected).tolist():
+                        records.faults.setdefault(row, "lacks the CRC that its writer gives every record")
                 yield mapped, records
                 if records.faults:
                     return
@@ -313,7 +372,7 @@ class Recovery:
                     leave_out_strays(rows)
                 dispatcher.dispatch(rows)
                 count += len(positions)
-                if skip:
+                if skip or self._lost_queues:
                     for code, key in enumerate(rows.queues):
                         mine = rows.queue_offsets[rows.queue_of == code]
                         ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
@@ -339,8 +398,23 @@ class Recovery:
                 quarantine.note(QUARANTINED, one.file, position, length, one.why, kept)
         for key, end in ends.items():
             queue = self._queues.find(*key)
-            if queue is not None:
+            if queue is not None and (self._skipped or key in self._lost_queues):
                 fill_holes(queue, end, self._skipped)
+
+    def keep_ends(self, record: StopRecord, end: int) -> list[tuple[str, int]]:
+        """Give no queue offset of the last orderly stop a second time: slots behind a queue's end name lost bytes.
+
+        `end` is the log's; the queues that had fewer messages than then.
+        """
+        shrunk = []
+        for key, state in record.queues.items():
+            if key in self._queues.names() or key in self._lost_queues:
+                there = self._queues.end(*key)
+                if there < state.end and end > 0:
+                    lost_slots(self._queues.add(*key), there, state.end, self._skipped, end)
+                    self._queues.forget_queue(*key)
+                    shrunk.append(key)
+        return shrunk
 
     def cut(self, end: LogEnd) -> tuple[int, int]:
         """Drop everything at or behind the log's end; (from, to) of what was there, equal where nothing was."""

@@ -32,8 +32,8 @@ from rocketflow_store.index_service import IndexService
 from rocketflow_store.log_walk import sound_records
 from rocketflow_store.mapped_file import MappedFile
 from rocketflow_store.mapped_file_queue import MappedFileQueue
-from rocketflow_store.message import SCHEDULE_TOPIC
-from rocketflow_store.quarantine import CLAMPED, HEALED, QUARANTINED, SET_ASIDE, Quarantine
+from rocketflow_store.positions import clamp_to
+from rocketflow_store.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.store_meta import FORMAT_VERSION
@@ -300,10 +300,17 @@ class _Apply:
             os_files.close_file(fd)
         self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
 
+    def _forget_stop(self) -> None:
+        """What the last orderly stop left is not what there will be."""
+        os_files.remove_file(self._paths.stop_record)
+        if self._paths.rocketflow.is_dir():
+            os_files.sync_directory(self._paths.rocketflow)
+
     # -- queues
 
     def _queues(self) -> None:
         """Put the units of every record of the damaged queues; empty slots get one that names the damage."""
+        self._forget_stop()
         paths, wanted = self._paths, set(self._plan.queues)
         for name in self._plan.queue_files:
             if Path(name).is_file():
@@ -364,6 +371,7 @@ class _Apply:
 
     def _index(self) -> None:
         """A new index beside the old one, then one takes the other's place."""
+        self._forget_stop()
         paths, config = self._paths, self._config
         staged = paths.rocketflow / "tmp" / "index"
         _remove_tree(staged)
@@ -433,24 +441,9 @@ class _Apply:
 
     def _offsets(self) -> None:
         """Move stored positions back to the ends of their queues."""
-        files, ends = ConfigFiles(self._paths.config, self._config.clock), self._found.queue_ends
-        for file in sorted({one.file for one in self._plan.offsets}):
-            self._quarantine.keep_file(Path(file))
-        for one in self._plan.offsets:
-            self._quarantine.note(CLAMPED, one.file, 0, 0, one.detail)
-        table = files.consumer_offsets.table()
-        clamped = {
-            key: {
-                queue: ends.get((key[0], queue), 0)
-                for queue, at in offsets.items()
-                if at > ends.get((key[0], queue), 0)
-            }
-            for key, offsets in table.items()
-        }
-        files.consumer_offsets.commit_all({key: offsets for key, offsets in clamped.items() if offsets})
-        levels = files.delay_offsets.offsets()
-        behind = {level: ends.get((SCHEDULE_TOPIC, level - 1), 0) for level in levels}
-        files.delay_offsets.commit({level: end for level, end in behind.items() if levels[level] > end})
+        ends = self._found.queue_ends
+        files = ConfigFiles(self._paths.config, self._config.clock)
+        clamp_to(self._paths, files, lambda topic, queue_id: ends.get((topic, queue_id), 0))
 
 
 def _sync_files(directory: Path) -> None:

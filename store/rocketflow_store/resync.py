@@ -7,12 +7,14 @@ at the very place that they name are taken: magic code, lengths, physical offset
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.record_crc import content_faults, whole_by_record_crc, with_record_crc
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from rocketflow_store.mapped_file import MappedFile
 
 _WINDOW: Final = 1 << 20
+_OFFSET: Final = struct.Struct(">q")
+_OWN_OFFSET_AT: Final = 28
 
 
 def next_sound(mapped: MappedFile, start: int, limit: int) -> int | None:
@@ -76,6 +80,53 @@ def is_whole(mapped: MappedFile, position: int, limit: int) -> bool:
     record = RecordColumns(mapped.buffer, np.array([position], np.int64), np.array([size], np.int64))
     record.check_own_offset(mapped.file_from_offset)
     return not record.faults and not content_faults(record)
+
+
+def next_own_offset(mapped: MappedFile) -> int | None:
+    """The physical offset that a file's first record names, where that record is whole but for its place."""
+    if mapped.file_size < MIN_RECORD_SIZE:
+        return None
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, 0)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= mapped.file_size:
+        return None
+    (told,) = _OFFSET.unpack_from(mapped.buffer, _OWN_OFFSET_AT)
+    if told == mapped.file_from_offset or told < 0:
+        return int(told)
+    record = RecordColumns(mapped.buffer, np.array([0], np.int64), np.array([size], np.int64))
+    if record.faults or content_faults(record):
+        return None
+    if with_record_crc(record)[0]:
+        return int(told)
+    # without a CRC over it, one record may be damaged: its neighbour has to name the place behind it
+    if size + _OWN_OFFSET_AT + _OFFSET.size > mapped.file_size:
+        return None
+    (following,) = _OFFSET.unpack_from(mapped.buffer, size + _OWN_OFFSET_AT)
+    return int(told) if following == told + size else None
+
+
+def unknown_record_size(mapped: MappedFile, position: int) -> int:
+    """Size of a record at `position` of a kind that this version does not know; 0 where there is none.
+
+    It tells its own place and is whole: by the CRC of the whole record, or, under an unknown magic code, by all that a
+    record of a known one has to be.
+    """
+    if position + MIN_RECORD_SIZE > mapped.file_size:
+        return 0
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    (told,) = _OFFSET.unpack_from(mapped.buffer, position + _OWN_OFFSET_AT)
+    if told != mapped.file_from_offset + position or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
+        return 0
+    raw = mapped.buffer.slice(position, size).to_pybytes()
+    if whole_by_record_crc(raw):
+        return int(size)
+    if magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
+        return 0
+    for known in (MAGIC_V1, MAGIC_V2):
+        as_known = pa.py_buffer(raw[:4] + known.to_bytes(4, "big", signed=known < 0) + raw[8:])
+        record = RecordColumns(as_known, np.zeros(1, np.int64), np.array([size], np.int64))
+        if not record.faults and not content_faults(record):
+            return int(size)
+    return 0
 
 
 def _sound(mapped: MappedFile, position: int, limit: int) -> bool:

@@ -10,6 +10,7 @@ from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
+from rocketflow_store.derived_state import LostState, config_of_files, leave_stop_record, look_at_derived
 from rocketflow_store.dispatch import Dispatcher
 from rocketflow_store.files import os_files
 from rocketflow_store.flush import PAGE_BYTES, GroupFlush
@@ -18,6 +19,7 @@ from rocketflow_store.index_service import IndexService
 from rocketflow_store.log_view import CommitLogView
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.odd_files import make_last_files_whole
+from rocketflow_store.positions import clamp_positions
 from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
@@ -75,8 +77,10 @@ class StoreParts:
 
 def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     """Create or recover the store whose directory the caller has locked."""
-    config = config.fitted_to(paths)
+    config = config_of_files(paths, config)
+    lost = look_at_derived(paths, config)
     meta = StoreMeta.load_or_create(paths, config)
+    lost.set_aside(paths)
     for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
         os_files.make_directory(directory)
     allocator = _make_allocator(paths, config)
@@ -91,7 +95,8 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     checkpoint = _read_checkpoint(paths)
     config_files = ConfigFiles(paths.config, config.clock)
     topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
-    recovery = _recover(paths, config, files, log, queues, index, dispatcher, checkpoint)
+    recovery = _recover(paths, config, files, log, queues, index, dispatcher, checkpoint, lost)
+    clamp_positions(paths, config_files, queues)
     commit_log = CommitLog(files, recovery.truncated_to)
     return StoreParts(
         paths=paths,
@@ -143,11 +148,13 @@ def _recover(
     index: IndexService,
     dispatcher: Dispatcher,
     checkpoint: CheckpointFields,
+    lost: LostState,
 ) -> RecoveryResult:
     abort_found = paths.abort.exists()
     recovery = Recovery(paths, files, log, queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover)
     confirmed = read_confirm(paths) if abort_found else None
-    start = recovery.scan_start(abort_found, confirmed)
+    recovery.make_again(lost)
+    start = recovery.scan_start(abort_found, confirmed, lost.record)
     end = recovery.find_end(start, foreign=abort_found and confirmed is None)
     truncated_from, truncated_to = end.offset, end.offset
     if abort_found:
@@ -157,7 +164,8 @@ def _recover(
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
     dispatched = recovery.dispatch(start, end.offset, dispatcher)
-    if abort_found or dispatched:
+    shrunk = recovery.keep_ends(lost.record, end.offset) if lost.record is not None else []
+    if abort_found or dispatched or shrunk:
         queues.forget()
         for mapped in files.files[-2:]:
             mapped.sync()
@@ -165,9 +173,13 @@ def _recover(
             queue.sync()
         index.sync()
         queues.sync_directories()
+    if lost or shrunk:
+        leave_stop_record(paths, config, queues, index, (log.min_phy_offset, end.offset))
     if end.offset > start or abort_found:
         checkpoint.confirm_phy_offset = max(end.offset, 0)
-    return RecoveryResult(abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined)
+    return RecoveryResult(
+        abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined, lost.names
+    )
 
 
 def _last_store_timestamp(queues: FileQueueTable, log: CommitLogView) -> int:

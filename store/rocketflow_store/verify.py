@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.confirm import read_confirm
+from rocketflow_store.consume_queue import lost as lost_units
 from rocketflow_store.consume_queue import pre_blank, written
 from rocketflow_store.errors import StoreError
 from rocketflow_store.findings import Damage, Finding, FindingList, VerifyResult
@@ -264,7 +265,7 @@ class _Verification:
         start = max(queue.first_unit, low)
         for first in range(start, stop, _BLOCK):
             units = queue.units(first, min(first + _BLOCK, stop))
-            blanks = pre_blank(units)
+            blanks = pre_blank(units) | lost_units(units)
             there = written(units)
             empty = np.flatnonzero(~there) + first
             if self._settled:
@@ -273,8 +274,8 @@ class _Verification:
             match[there & ~blanks] = True
             match[match] = self._match(topic, queue_id, first, units)[match]
             real = np.flatnonzero(there & ~blanks)
-            lost = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=True)]
-            match[lost] = True
+            hit = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=True)]
+            match[hit] = True
             odd = np.flatnonzero(there & ~blanks & ~match)
             odd = odd[~report.wrong.contains(odd + first)]
             for row in odd[:_MAX_ODD].tolist():
@@ -354,7 +355,7 @@ class _Verification:
     def _displaced(self, queue: ConsumeQueue, number: int, claimed: Queue, at: int) -> bool:
         """Whether a neighbour of a unit is as far from its place as the unit itself: then the file is at fault."""
         for step in (-1, 1):
-            unit = queue.units(number + step, number + step + 1) if number + step >= queue.first_unit else ()
+            unit = queue.units(max(number + step, queue.first_unit), number + step + 1)
             if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
                 continue
             try:

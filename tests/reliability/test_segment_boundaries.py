@@ -52,6 +52,7 @@ def test_the_next_file_is_not_there_yet_or_not_whole(
             last = store.get_message("t", 0, count - 1).messages[0]
         first.write_bytes(first.read_bytes()[: last.phy_offset + last.store_size].ljust(SIZE, b"\0"))
     (image / "abort").write_text("1")
+    (image / "rocketflow" / "stop").unlink()  # there was no orderly stop behind the last message
     acked: dict[int, Place] = {number: (0, number) for number in range(count)}
     with MessageStore.open(image) as store:
         for number in range(count, count + 100):

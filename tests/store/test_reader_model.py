@@ -241,8 +241,9 @@ class StoreLife(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.path)
         self.path = crashed
-        if foreign:  # as left by a writer that keeps no confirmed frontier
-            (self.path / "rocketflow" / "confirm").unlink()
+        if foreign:  # as left by a writer that keeps no confirmed frontier, and no record of an orderly stop
+            for name in ("confirm", "stop"):
+                (self.path / "rocketflow" / name).unlink(missing_ok=True)
         synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         kept_from = self.end if synced else self.durable
         if foreign:  # a log of which nothing is left begins anew, as RocketMQ's does

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import gather, windows_at
@@ -61,6 +62,16 @@ def content_faults(records: RecordColumns, protected: Mask | None = None) -> dic
         for row, why in _zero_properties(records).items():
             found.setdefault(row, why)
     return found
+
+
+def whole_by_record_crc(record: bytes) -> bool:
+    """Whether a record, of whatever layout, ends with the CRC of what is in front of it."""
+    tail = record[-PROPERTY_CRC_SIZE:]
+    name = _NAME.tobytes()
+    digits = tail[_DIGITS]
+    if not tail.startswith(name) or tail[-1] != 2 or not digits.isdigit():
+        return False
+    return int(digits[::-1]) == crc32(record[:-PROPERTY_CRC_SIZE]) & 0x7FFFFFFF
 
 
 def _zero_properties(records: RecordColumns) -> dict[int, str]:

@@ -26,5 +26,8 @@ assert UNIT_DTYPE.itemsize == UNIT_SIZE
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK_UNIT: Final = UNIT_STRUCT.pack(0, PRE_BLANK_SIZE, 0)
 
+LOST_TAGS_CODE: Final = int.from_bytes(b"RF lost\0", "big")
+"""In a unit of ours: its message is known to be lost; the unit keeps its queue offset from being given again."""
+
 MAX_EXT_ADDRESS: Final = -2147483649
 """A tags code at or below this is the address of a ConsumeQueueExt unit."""
