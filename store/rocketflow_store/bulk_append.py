@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.aligned_write import AlignedChunkWriter
 from rocketflow_store.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.errors import StoreFencedError
@@ -56,6 +57,8 @@ class BulkAppend:
                 first = int(placed.phy_offsets[0]) if first < 0 else first
                 rows += len(chunk.sizes)
                 if not self._sync_flush:
+                    if put.appended is not None:
+                        put.appended()
                     self._dispatch.follow()
             end = self._commit_log.wrote_offset
         if self._sync_flush:
@@ -76,7 +79,7 @@ class BulkAppend:
                 phy_offset = placer.reserve(size)
                 placed = []
                 with ParallelWriter(
-                    ChunkWriter(self._commit_log, now_ms),
+                    (AlignedChunkWriter if self._config.direct_io else ChunkWriter)(self._commit_log, now_ms),
                     (lambda: self._flush.flush_early(begin)) if self._sync_flush else None,
                 ) as writer:
                     for chunk in chunks:
@@ -88,6 +91,8 @@ class BulkAppend:
             self._publish(placer, [(placer.end, head), *((placer.end, one.rows) for one in placed)])
             if self._sync_flush:
                 self._flush.flush_to(placer.end, _COMMIT_TIMEOUT_S)
+            else:
+                self._commit_log.commit()  # a batch that was answered for outlives this process
             self._dispatch.follow()
         return AppendBatchResult(sum(len(one.sizes) for one in placed), phy_offset, placer.end)
 

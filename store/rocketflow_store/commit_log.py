@@ -2,16 +2,21 @@
 
 One writer. A record never crosses a file: when it would leave less than 8 bytes, a blank record ends the file and the
 record begins the next one. The published position moves only after the last byte was written.
+
+With a TransientStorePool "written" is to a buffer: the committed position tells what is in the files, and only that is
+flushed, dispatched and read.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import StoreError, StorePoolDeficientError
+from rocketflow_store.flush import flush_due
 from rocketflow_store.format.record import BLANK_SIZE, encode_blank
 
 if TYPE_CHECKING:
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.transient_store_pool import BufferedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +38,15 @@ class Run:
 
 
 class CommitLog:
-    """Appends to the files of `files`, starting at `wrote_offset`."""
+    """Appends to the files of `files`, starting at `wrote_offset`; through the buffers of `buffered`, if given."""
 
-    def __init__(self, files: MappedFileQueue, wrote_offset: int) -> None:
-        self._files = files
+    def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
+        self._files, self._buffered = files, buffered
         self.wrote_offset = wrote_offset
+        self._committed_offset = wrote_offset
+        self._commit_lock, self._position_lock = threading.Lock(), threading.Lock()
+        self.commit_error: StoreError | None = None
+        """Why the last commit failed; the next may succeed, nothing is appended until one does."""
         self.flushed_offset = wrote_offset
         self._look_ahead_at = wrote_offset
 
@@ -74,25 +84,36 @@ class CommitLog:
         return offset
 
     def write_runs(
-        self, data: memoryview, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], runs: list[Run]
+        self,
+        data: memoryview,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        runs: list[Run],
+        *,
+        direct: bool = False,
     ) -> None:
         """Write the runs' bytes (`data` holds the rows one behind another) into the room made for them.
 
-        Nothing is published: `publish` does that, and `undo` takes back what a failed write left.
+        With `direct` around the page cache, where that can be. Nothing is published: `publish` does that, and `undo` takes back what a failed write left.
         """
         for run in runs:
             mapped = self._file_for(run.phy_offset)
             part = data[int(starts[run.start]) : int(ends[run.stop - 1])]
-            mapped.write(run.phy_offset - mapped.file_from_offset, part)
+            if direct and self._buffered is None:
+                mapped.write_direct(run.phy_offset - mapped.file_from_offset, part)
+            else:
+                self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
     def append(self, record: bytes, phy_offset: int) -> None:
         """Write one encoded record at the place that `place_one` gave; a failed write is taken back."""
         begin = self.wrote_offset
+        if self._buffered is not None and self._buffered.refuses and self._files.find(phy_offset) is None:
+            raise StorePoolDeficientError(self._files.directory, self._buffered.pool.size)
         try:
             if phy_offset != begin:
                 self._end_file(begin)
             mapped = self._file_for(phy_offset)
-            mapped.write(phy_offset - mapped.file_from_offset, record)
+            self._write(mapped, phy_offset - mapped.file_from_offset, record)
         except StoreError:
             self.undo(begin)
             raise
@@ -106,13 +127,27 @@ class CommitLog:
     def _end_file(self, offset: int) -> None:
         mapped = self._file_for(offset)
         position = offset - mapped.file_from_offset
-        mapped.write(position, encode_blank(mapped.file_size - position))
+        self._write(mapped, position, encode_blank(mapped.file_size - position))
 
     def _file_for(self, offset: int) -> MappedFile:
-        return self._files.find(offset) or self._files.create(offset - offset % self._files.file_size)
+        return self._files.find(offset) or self._begin_file(offset - offset % self._files.file_size)
+
+    def _begin_file(self, file_from_offset: int) -> MappedFile:
+        mapped = self._files.create(file_from_offset)
+        if self._buffered is not None:
+            self._buffered.begin(mapped)
+        return mapped
+
+    def _write(self, mapped: MappedFile, position: int, data: bytes | memoryview) -> None:
+        if self._buffered is None:
+            mapped.write(position, data)
+        else:
+            self._buffered.write(mapped, position, data)
 
     def undo(self, offset: int) -> None:
         """Take back what was written behind the published position."""
+        if self._buffered is not None:
+            self._buffered.undo(offset)
         start = offset if offset % self._files.file_size == 0 else offset - offset % self._files.file_size + 1
         self._files.drop_from(start)
         last = self._files.find(offset)
@@ -123,8 +158,39 @@ class CommitLog:
         """The log ends at `offset` now."""
         assert offset >= self.wrote_offset
         self.wrote_offset = offset
+        if self._buffered is not None and not self._buffered:  # it is in the files
+            self._committed_to(offset)
         if offset >= self._look_ahead_at:
             self._look_ahead(offset)
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything published below is in the files."""
+        return self.wrote_offset if self._buffered is None else self._committed_offset
+
+    def _committed_to(self, offset: int) -> None:
+        with self._position_lock:
+            self._committed_offset = max(self._committed_offset, offset)
+
+    def commit(self, least_pages: int = 0) -> bool:
+        """Write what waits in buffers to the files, where at least `least_pages` pages do; whether anything was.
+
+        A failure raises StoreAccessError or StoreFullError; everything stays in the buffers, to be tried again.
+        """
+        if self._buffered is None:
+            return False
+        with self._commit_lock:
+            start, target = self._committed_offset, self.wrote_offset
+            if not flush_due(target, start, least_pages, self._files.file_size):
+                return False
+            try:
+                self._buffered.commit(start, target)
+            except StoreError as error:
+                self.commit_error = error
+                raise
+            self.commit_error = None
+            self._committed_to(target)
+            return True
 
     def _look_ahead(self, offset: int) -> None:
         """Have the next file made once this one is half full, and the one after it once this one is nearly full."""
@@ -148,8 +214,8 @@ class CommitLog:
                 mapped.sync()
 
     def sync(self) -> int:
-        """Make everything published durable; up to where that is. A failure raises StoreFencedError."""
-        target = self.wrote_offset
+        """Make everything committed durable; up to where that is. A failure raises StoreFencedError."""
+        target = self.committed_offset
         self._files.sync_names()
         offset = self.flushed_offset
         while offset < target:

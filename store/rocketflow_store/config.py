@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-SIZE_FIELDS: Final = (
-    "mapped_file_size_commit_log",
-    "mapped_file_size_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
+_BROKER_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+_PATH_FIELDS: Final = (
+    "store_path_commit_log",
+    "read_only_commit_log_store_paths",
+    "store_path_consume_queue",
+    "store_path_index",
 )
 """Settings that are properties of a store's files."""
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -140,6 +141,22 @@ class StoreConfig:
     """RocketMQ's default of 4 leaves up to 16 KiB of a quiet store unsynced for `flush_commit_log_thorough_interval`;
     ours syncs all there is at every interval."""
     flush_commit_log_thorough_interval: int = 10_000
+    flush_commit_log_timed: bool = True
+    """False: a put wakes the flush, and does not wait for it."""
+    direct_io: bool = False
+    """Sink commits are written around the page cache, where the file system can (no key of RocketMQ). Spares the memory
+    and the time that new pages cost, most in virtual machines; who reads what was just written finds it on the disk."""
+    transient_store_pool_enable: bool = False
+    """Appends go to `transient_store_pool_size` buffers of a log file's size, and are committed to the files from
+    there: what was appended and not committed is lost with the process. Only with ASYNC_FLUSH, and not on a slave."""
+    transient_store_pool_size: int = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    """Without a buffer for the next file: refuse puts (True), or write to the file at once (False)."""
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
+    broker_role: str = "ASYNC_MASTER"
+    enable_controller_mode: bool = False
     flush_interval_consume_queue: int = 1_000
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
@@ -184,6 +201,10 @@ class StoreConfig:
             ("flush_interval_commit_log", 1, 3_600_000),
             ("flush_commit_log_least_pages", 0, 1 << 20),
             ("flush_commit_log_thorough_interval", 0, 86_400_000),
+            ("transient_store_pool_size", 1, 1_024),
+            ("commit_interval_commit_log", 1, 3_600_000),
+            ("commit_commit_log_least_pages", 0, 1 << 20),
+            ("commit_commit_log_thorough_interval", 0, 86_400_000),
             ("flush_interval_consume_queue", 1, 3_600_000),
             ("flush_consume_queue_least_pages", 0, 1 << 20),
             ("flush_consume_queue_thorough_interval", 0, 86_400_000),
@@ -203,6 +224,8 @@ class StoreConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
+        if self.broker_role not in _BROKER_ROLES:
+            raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(_BROKER_ROLES)}")
         if self.mapped_file_size_consume_queue % UNIT_SIZE:
             rounded = -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
             object.__setattr__(self, "mapped_file_size_consume_queue", rounded)
@@ -214,6 +237,15 @@ class StoreConfig:
         hours = [one for one in self.delete_when.split(";") if one.strip()]
         if not all(one.strip().isdecimal() and int(one) < 24 for one in hours):
             raise StoreConfigError("deleteWhen", self.delete_when, "must be hours 0 to 23, separated by ';', e.g. '04'")
+
+    @property
+    def transient_store_pool_used(self) -> bool:
+        """Whether appends go through a TransientStorePool."""
+        return (
+            self.transient_store_pool_enable
+            and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            and (self.enable_controller_mode or self.broker_role != "SLAVE")
+        )
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

@@ -20,14 +20,14 @@ _GATHER_FROM: Final = 24
 
 
 class ConfirmedDispatch:
-    """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or written (ASYNC_FLUSH)."""
+    """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or is in the files (ASYNC_FLUSH)."""
 
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
         self._dispatcher, self._commit_log = parts.dispatcher, parts.commit_log
         self.lock = threading.RLock()
         self._pending: deque[tuple[int, DispatchRow | DispatchRows]] = deque()
-        end = parts.commit_log.wrote_offset
+        end = parts.commit_log.committed_offset
         self.confirm_offset = end
         """Up to where readers may see the log."""
         self.confirm_file = ConfirmFile(
@@ -47,7 +47,7 @@ class ConfirmedDispatch:
     def follow(self) -> None:
         """Dispatch what the flush mode confirms, and publish how far readers may look."""
         with self.lock:
-            limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.wrote_offset
+            limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
             confirmed = self.confirm_offset
             ready: list[DispatchRow | DispatchRows] = []
             while self._pending and self._pending[0][0] <= limit:

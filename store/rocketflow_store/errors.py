@@ -114,6 +114,19 @@ class FileAllocationTimeoutError(StoreError):
         self.path, self.waited_s = str(path), waited_s
 
 
+class StorePoolDeficientError(StoreError):
+    """The next CommitLog file needs a buffer, and the TransientStorePool has none left."""
+
+    retriable = True
+
+    def __init__(self, path: object, size: int) -> None:
+        super().__init__(
+            f"{path}: all {size} buffers of the TransientStorePool wait to be committed; raise transientStorePoolSize "
+            "or switch fastFailIfNoBufferInStorePool off"
+        )
+        self.path = str(path)
+
+
 class StoreClosedError(StoreError):
     """The store was closed."""
 

@@ -1,6 +1,7 @@
 """The flushing threads of a writing store, and the checkpoint: first the log, then what is made of it, then its word.
 
-FlushRealTimeService syncs the log, FlushConsumeQueueService queues, index and checkpoint.
+CommitRealTimeService moves what a TransientStorePool holds to the files, FlushRealTimeService syncs the log,
+FlushConsumeQueueService queues, index and checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class FlushServices:
     def __init__(self, parts: StoreParts, dispatch: ConfirmedDispatch, statistics: StoreStatistics) -> None:
         self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
         self._config, self._checkpoint = parts.config, parts.checkpoint
-        self._frontier = parts.commit_log.wrote_offset
+        self._frontier = parts.commit_log.committed_offset
         self._lock = threading.Lock()
         config = parts.config
         self._log_schedule = ThoroughSchedule(
@@ -40,6 +41,17 @@ class FlushServices:
             config.flush_consume_queue_least_pages,
             min(config.flush_consume_queue_thorough_interval, _FRONTIER_INTERVAL_MS),
         )
+        self._commit_schedule = ThoroughSchedule(
+            config.commit_commit_log_least_pages, config.commit_commit_log_thorough_interval
+        )
+        self._commit_thread: ServiceThread | None = None
+        if config.transient_store_pool_used:
+            self._commit_thread = ServiceThread(
+                "commit-real-time", self.commit_step, config.commit_interval_commit_log / 1000
+            )
+        self._wakes_flush = not config.flush_commit_log_timed
+        self.wakes = self._wakes_flush or self._commit_thread is not None
+        """Whether a put that waits for nothing has something to wake (`appended`)."""
         self._log_thread = ServiceThread("flush-real-time", self.log_step, config.flush_interval_commit_log / 1000)
         self._queue_thread = ServiceThread(
             "flush-consume-queue", self.queues_step, config.flush_interval_consume_queue / 1000
@@ -47,8 +59,28 @@ class FlushServices:
 
     def stop(self) -> None:
         """End the threads and wait for them."""
+        if self._commit_thread is not None:
+            self._commit_thread.stop()
         self._log_thread.stop()
         self._queue_thread.stop()
+
+    def appended(self) -> None:
+        """Something was put that nobody waits for: wake whom it concerns, as RocketMQ's handleDiskFlush does."""
+        if self._commit_thread is not None:
+            commit_log = self._parts.commit_log
+            waiting = commit_log.wrote_offset - commit_log.committed_offset
+            if waiting >= self._config.commit_commit_log_least_pages * PAGE_BYTES:
+                self._commit_thread.wake()
+        elif self._wakes_flush:
+            self._log_thread.wake()
+
+    def commit_step(self) -> None:
+        """CommitRealTimeService: write buffers to the files, where enough waits or time is up; then it is readable."""
+        least_pages = self._commit_schedule.least_pages(self._config.clock.now_ms())
+        if self._parts.commit_log.commit(least_pages):
+            self._dispatch.follow()
+            if self._wakes_flush:
+                self._log_thread.wake()
 
     def log_step(self) -> None:
         """FlushRealTimeService: sync the log, where enough of it waits or time is up."""
@@ -58,7 +90,7 @@ class FlushServices:
         if self._parts.sync_flush:
             least_pages = 0  # somebody may wait for it
         commit_log = self._parts.commit_log
-        end, size = commit_log.wrote_offset, self._config.mapped_file_size_commit_log
+        end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log_to(end)
             self._dispatch.follow()
@@ -76,7 +108,8 @@ class FlushServices:
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
-        self._flush_log_to(commit_log.wrote_offset)
+        commit_log.commit()
+        self._flush_log_to(commit_log.committed_offset)
         with self._lock:
             with dispatch.lock:
                 dispatch.follow()
@@ -91,7 +124,8 @@ class FlushServices:
     def flush_last(self, store_timestamp: int) -> None:
         """Make everything durable at the end: threads are stopped, nobody puts; the newest message is of that time."""
         parts, checkpoint = self._parts, self._checkpoint
-        parts.flush.flush_to(parts.commit_log.wrote_offset, self._config.sync_flush_timeout / 1000)
+        parts.commit_log.commit()
+        parts.flush.flush_to(parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
         self._dispatch.follow()
         parts.sync_everything()
         parts.queues.sync_directories()

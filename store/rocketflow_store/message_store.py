@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,9 +101,10 @@ class MessageStore:
             before_removal=self._before_removal,
         )
         self._clean_lock = threading.Lock()
-        self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full)
+        self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics)
+        appended = flushing.appended if flushing.wakes else None
+        self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)
         self._bulk = BulkAppend(parts, self._put, self._dispatch, self._statistics)
-        self._flushing = FlushServices(parts, self._dispatch, self._statistics)
         self._clean_thread = ServiceThread(
             "clean-resource", self._clean_step, self.config.clean_resource_interval / 1000, first_s=_FIRST_CLEAN_S
         )
@@ -132,7 +134,10 @@ class MessageStore:
         self._allocator.stop()
         clean = self._flush.fence is None
         try:
-            if clean:
+            if not clean:
+                with suppress(StoreError):  # nothing is certain behind a failed sync, but it may still be recovered
+                    self._commit_log.commit()
+            else:
                 self._flushing.flush_last(self._put.store_timestamp)
                 leave_stop_record(
                     self.paths, self.config, self._queues, self.index, (self.min_phy_offset, self.max_phy_offset)
@@ -245,9 +250,10 @@ class MessageStore:
         return {
             **self._statistics.as_dict(now_ms, commit_log.wrote_offset - recovery.truncated_to),
             "commitLogMinOffset": self.min_phy_offset,
-            "commitLogMaxOffset": commit_log.wrote_offset,
+            "commitLogMaxOffset": commit_log.committed_offset,
             "dispatchBehindBytes": commit_log.wrote_offset - self._dispatch.confirm_offset,
-            "remainHowManyDataToFlush": commit_log.wrote_offset - commit_log.flushed_offset,
+            **self._pool_statistics(),
+            "remainHowManyDataToFlush": commit_log.committed_offset - commit_log.flushed_offset,
             "isOSPageCacheBusy": self._statistics.page_cache_busy(
                 now_ms, self.config.os_page_cache_busy_time_out_mills
             ),
@@ -269,6 +275,23 @@ class MessageStore:
             },
         }
 
+    def _pool_statistics(self) -> dict[str, Any]:
+        buffered, commit_log = self._parts.buffered, self._commit_log
+        if buffered is None:
+            return {}
+        return {
+            "transientStorePoolSize": buffered.pool.size,
+            "transientStorePoolLocked": buffered.pool.locked,
+            "remainTransientStoreBufferNumbs": buffered.pool.available,
+            "remainHowManyDataToCommit": commit_log.wrote_offset - commit_log.committed_offset,
+        }
+
+    @property
+    def is_transient_store_pool_deficient(self) -> bool:
+        """Whether every buffer of the TransientStorePool is in use; False without one."""
+        buffered = self._parts.buffered
+        return buffered is not None and buffered.pool.available == 0
+
     # -- reading
 
     @property
@@ -283,8 +306,8 @@ class MessageStore:
 
     @property
     def max_phy_offset(self) -> int:
-        """Physical offset behind the last record."""
-        return self._commit_log.wrote_offset
+        """Physical offset behind the last record (that is committed, with a TransientStorePool)."""
+        return self._commit_log.committed_offset
 
     def topics(self) -> list[str]:
         """Topics that have a queue."""

@@ -13,8 +13,10 @@ from rocketflow_store.dispatch import DispatchRow, deliver_time
 from rocketflow_store.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
+    StoreAccessError,
     StoreFencedError,
     StoreFullError,
+    StorePoolDeficientError,
 )
 from rocketflow_store.format.message_id import offset_msg_id
 from rocketflow_store.format.properties import decode_properties
@@ -55,11 +57,14 @@ class PutPath:
         dispatch: ConfirmedDispatch,
         statistics: StoreStatistics,
         is_disk_full: Callable[[], bool],
+        appended: Callable[[], None] | None,
     ) -> None:
+        """`appended` is told of puts that nobody waits for."""
         self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
         self._config, self._commit_log, self._flush = parts.config, parts.commit_log, parts.flush
         self._offsets, self._topics = parts.offsets, parts.topics
         self._is_disk_full = is_disk_full
+        self.appended = appended
         self._encoder = MessageEncoder(parts.config)
         self.lock = threading.RLock()
         self.next_queue: dict[str, int] = {}
@@ -99,12 +104,16 @@ class PutPath:
                 self._statistics.late(results)
                 late = "the sync took longer than syncFlushTimeout; the message may be stored"
                 return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, late) for one in results]
+        elif self.appended is not None:
+            self.appended()
         self._dispatch.follow()
         return results
 
     def check_writable(self) -> None:
-        """Raise where a sync failed or the disk is too full."""
+        """Raise where a sync or the last commit failed, or the disk is too full."""
         self._flush.check()
+        if self._commit_log.commit_error is not None:
+            raise self._commit_log.commit_error
         if self._is_disk_full():
             limit = self._config.disk_space_warning_level_ratio
             raise StoreFullError(
@@ -124,7 +133,7 @@ class PutPath:
             return self._refuse(message.topic, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
         with self.lock:
             try:
-                if self._flush.fence is not None or self._is_disk_full():
+                if self._flush.fence is not None or self._commit_log.commit_error is not None or self._is_disk_full():
                     self.check_writable()
                 now_ms = statistics.lock_began_ms = self.tick()
                 queue_id = self._choose_queue(message)
@@ -132,9 +141,9 @@ class PutPath:
                 return self._append_fields(fields, properties, now_ms)
             except MessageRejectedError as error:
                 return self._refuse(message.topic, error.status, error.why)
-            except FileAllocationTimeoutError as error:
+            except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
                 return self._refuse(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
-            except (StoreFencedError, StoreFullError) as error:
+            except (StoreFencedError, StoreFullError, StoreAccessError) as error:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error
                 return self._refuse(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ServiceThread:
-    """Calls `step` every `interval_s`, for the first time after `first_s`, until it is stopped.
+    """Calls `step` every `interval_s`, or when it is woken, for the first time after `first_s`, until it is stopped.
 
     A step that raises a StoreError is tried again at its next time; `error` keeps what the last one raised.
     """
@@ -22,14 +22,18 @@ class ServiceThread:
     ) -> None:
         self._step, self._interval_s = step, interval_s
         self._first_s = interval_s if first_s is None else first_s
-        self._stop = threading.Event()
+        self._stop, self._woken = threading.Event(), threading.Event()
         self.error: StoreError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         wait_s = self._first_s
-        while not self._stop.wait(wait_s):
+        while True:
+            self._woken.wait(wait_s)
+            if self._stop.is_set():
+                return
+            self._woken.clear()
             wait_s = self._interval_s
             try:
                 self._step()
@@ -41,7 +45,13 @@ class ServiceThread:
         """For the step: wait, but not beyond the stop; whether the thread is to stop."""
         return self._stop.wait(seconds)
 
+    def wake(self) -> None:
+        """Have the next step made now; returns at once."""
+        if not self._woken.is_set():
+            self._woken.set()
+
     def stop(self) -> None:
         """End the thread and wait for it."""
         self._stop.set()
+        self._woken.set()
         self._thread.join()

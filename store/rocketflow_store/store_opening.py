@@ -26,6 +26,7 @@ from rocketflow_store.recovery import Recovery, RecoveryResult
 from rocketflow_store.status import FlushDiskType
 from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.topic_table import TopicTable
+from rocketflow_store.transient_store_pool import BufferedFiles, TransientStorePool
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
@@ -52,6 +53,7 @@ class StoreParts:
     recovery: RecoveryResult
     store_timestamp: int
     commit_log: CommitLog
+    buffered: BufferedFiles | None
     flush: GroupFlush
     offsets: QueueOffsets
 
@@ -70,6 +72,8 @@ class StoreParts:
 
     def close_files(self) -> None:
         """Close every file."""
+        if self.buffered is not None:
+            self.buffered.close()
         self.queues.close()
         self.index.close()
         self.files.close()
@@ -97,7 +101,11 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
     recovery = _recover(paths, config, files, log, queues, index, dispatcher, checkpoint, lost)
     clamp_positions(paths, config_files, queues)
-    commit_log = CommitLog(files, recovery.truncated_to)
+    buffered = None
+    if config.transient_store_pool_used:
+        pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
+        buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
+    commit_log = CommitLog(files, recovery.truncated_to, buffered)
     return StoreParts(
         paths=paths,
         config=config,
@@ -114,6 +122,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
         recovery=recovery,
         store_timestamp=_last_store_timestamp(queues, log),
         commit_log=commit_log,
+        buffered=buffered,
         flush=GroupFlush(commit_log, paths.root),
         offsets=QueueOffsets(queues.end),
     )
