@@ -113,6 +113,11 @@ class MappedFile:
         if descriptor is not None:  # a file that retention removed needs no sync
             os_files.sync_file(descriptor.fd, self.path)
 
+    def rewrite(self, start: int, stop: int) -> None:
+        """Write the bytes of [start, stop) as they are, and zeros behind them, so that the next sync takes them all."""
+        os_files.rewrite(self._fd, self.path, start, stop)
+        os_files.zero_again(self._fd, self.path, stop, self.file_size)
+
     def zero_from(self, position: int) -> None:
         """Zero the file's rest and make that durable; nothing is done where it is zero already."""
         if os_files.zero_from(self._fd, self.path, position, self.file_size):

@@ -67,7 +67,9 @@ class MessageStore:
         self.path, self.paths = path, StorePaths(path)
         check_writable_directory(path)
         try:
-            os_files.make_directory(path)
+            if not path.is_dir():
+                os_files.make_directory(path)
+                os_files.sync_directory(path.parent)
         except OSError as error:
             raise os_files.access_error(path, error) from error
         self._lock = DirectoryLock(self.paths.lock)

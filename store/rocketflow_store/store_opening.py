@@ -12,6 +12,7 @@ from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.derived_state import LostState, config_of_files, leave_stop_record, look_at_derived
 from rocketflow_store.dispatch import Dispatcher
+from rocketflow_store.durability import make_derived_durable, make_log_durable
 from rocketflow_store.files import os_files
 from rocketflow_store.flush import PAGE_BYTES, GroupFlush
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
@@ -176,12 +177,9 @@ def _recover(
     shrunk = recovery.keep_ends(lost.record, end.offset) if lost.record is not None else []
     if abort_found or dispatched or shrunk:
         queues.forget()
-        for mapped in files.files[-2:]:
-            mapped.sync()
-        for queue in queues.all():
-            queue.sync()
-        index.sync()
-        queues.sync_directories()
+        rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
+        make_log_durable(files, rewrite_from, end.offset)
+        make_derived_durable(paths, queues, index, unclean=abort_found)
     if lost or shrunk:
         leave_stop_record(paths, config, queues, index, (log.min_phy_offset, end.offset))
     if end.offset > start or abort_found:

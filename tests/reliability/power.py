@@ -77,10 +77,17 @@ class Run:
     store: MessageStore | None = None
     _flushed: int = 0
 
+    def after_kill(self, disk: SimulatedDisk, instant: Instant) -> Run:
+        """The run of the next process, on what a kill at that instant leaves."""
+        return Run(
+            disk, self.flush, self.rng, self.freeze, list(instant.acks), attempted=instant.attempted, equal=self.equal
+        )
+
     def go(self, steps: int) -> None:
         """Open, do so many things, close."""
         self.disk.on_call = self._look
         with MessageStore.open(self.disk.root, config(self.flush)) as self.store:
+            self._flushed = len(self.acks)  # an open makes durable what it finds
             self.store.create_topic("t", 2)
             for _ in range(steps):
                 self._step(self.store)

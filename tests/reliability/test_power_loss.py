@@ -65,6 +65,27 @@ def after_power_loss(image: Path, instant: Instant, run: Run, context: str) -> t
     return [ack.number for ack in missing], len(promised)
 
 
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+    """The process is killed, another one opens the store and goes on, and then the power goes: two faults, one disk."""
+    counts = tally("S06", f"{flush}, killed before")
+    for seed in seeds(6, 60):
+        first = run_of(tmp_path / "run", seed, flush)
+        killed_at = first.instants[first.rng.randrange(len(first.instants))]
+        with killed_at.state.kill(tmp_path / "run" / "next") as disk:
+            second = first.after_kill(disk, killed_at)
+            second.go(STEPS // 4)
+        for number, instant in enumerate(second.instants[:IMAGES]):
+            image = tmp_path / "image"
+            p = SHARES[number % len(SHARES)]
+            instant.state.crash(image, seed, p)
+            context = f"seed {seed}, image {number} (p={p}, before {instant.call.kind} {instant.call.path})"
+            missing, _ = after_power_loss(image, instant, second, context)
+            counts.trial(None, context, hit=bool(missing) or bool(instant.state.pending))
+            shutil.rmtree(image)
+        shutil.rmtree(tmp_path / "run")
+
+
 def keys_missing(image: Path) -> list[int]:
     """Numbers of messages that are there and that their key does not lead to."""
     there = set(numbers_there(image, "t").values())

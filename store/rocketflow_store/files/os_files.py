@@ -223,6 +223,20 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
     return changed
 
 
+def rewrite(fd: int, path: object, start: int, stop: int) -> None:
+    """Write [start, stop) with the bytes that are there."""
+    for at in range(start, stop, _BLOCK):
+        write_at(fd, path, at, read_at(fd, at, min(_BLOCK, stop - at), path))
+
+
+def zero_again(fd: int, path: object, position: int, end: int) -> None:
+    """Write zeros to those parts of [position, end) that were ever written."""
+    block = bytes(_BLOCK)
+    for start, stop in data_ranges(fd, path, position, end):
+        for at in range(start, stop, _BLOCK):
+            write_at(fd, path, at, memoryview(block)[: min(_BLOCK, stop - at)])
+
+
 def last_nonzero(fd: int, path: object, end: int, begin: int = 0) -> int:
     """Position behind the last byte of [begin, end) that is not zero, 0 where all are."""
     for start, stop in reversed(list(data_ranges(fd, path, begin, end))):
