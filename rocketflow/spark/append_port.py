@@ -55,7 +55,7 @@ class DirectAppendPort:
     def _open(self) -> MessageStore:
         options = self._options
         deadline = time.monotonic() + options.lock_timeout_ms / 1000
-        config = StoreConfig(flush_disk_type=options.flush_disk_type)
+        config = StoreConfig(flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
         while True:
             try:
                 return MessageStore.open(options.path, config)

@@ -24,6 +24,7 @@ SINK_OPTIONS: Final = (
     "txnId",
     "queues",
     "flushDiskType",
+    "directIO",
     "replayMismatch",
     "lockTimeout",
 )
@@ -59,6 +60,7 @@ class SinkOptions:
     txn_id: str | None
     queues: int
     flush_disk_type: FlushDiskType
+    direct_io: bool
     replay_mismatch: str
     lock_timeout_ms: int
     checkpoint_location: str | None
@@ -90,6 +92,7 @@ class SinkOptions:
             txn_id=txn_id,
             queues=values.integer("queues", 8, 1, 65_536) or 8,
             flush_disk_type=FlushDiskType(values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")),
+            direct_io=values.flag("directIO", default=False),
             replay_mismatch=values.choice("replayMismatch", ("error", "skip"), "error"),
             lock_timeout_ms=values.duration_ms("lockTimeout", 60_000) or 0,
             checkpoint_location=values.text("checkpointLocation"),

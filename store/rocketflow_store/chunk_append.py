@@ -80,34 +80,35 @@ class ChunkPlacer:
 
 
 class ChunkWriter:
-    """Patches a placed chunk's bytes and writes them."""
+    """Patches placed chunks' bytes and writes them."""
 
     def __init__(self, commit_log: CommitLog, store_timestamp_ms: int) -> None:
         self._commit_log, self._store_timestamp_ms = commit_log, store_timestamp_ms
+        self._file = threading.Lock()
 
     def write(self, placed: PlacedChunk) -> int:
-        """Bytes written."""
-        return self.write_patched(placed, self.patched(placed))
-
-    def patched(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
-        """The chunk's bytes as they go into the log."""
-        octets, starts = placed.chunk.writable(), placed.chunk.starts
+        """Any number of threads may; bytes written."""
+        octets = self._octets(placed)
         relocate(
             octets,
-            starts,
+            placed.chunk.starts,
             placed.sizes,
             placed.phy_offsets,
             placed.queue_offsets,
             self._store_timestamp_ms,
             property_crc=placed.chunk.property_crc,
         )
-        return octets
-
-    def write_patched(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> int:
-        """Write what `patched` gave; bytes written."""
-        starts = placed.chunk.starts
-        self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
+        self._write(placed, octets)
         return int(placed.sizes.sum())
+
+    def _octets(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
+        """The chunk's bytes, to be patched."""
+        return placed.chunk.writable()
+
+    def _write(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> None:
+        starts = placed.chunk.starts
+        with self._file:  # the kernel writes into a file one at a time; who waits there burns a processor
+            self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
 
 
 class ParallelWriter:
@@ -121,7 +122,7 @@ class ParallelWriter:
         self._writer, self._sync_early = writer, sync_early
         self._pool = ThreadPoolExecutor(_WRITERS + 1, "chunk-writer")
         self._jobs: list[Future[None]] = []
-        self._lock, self._file = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._unsynced, self._syncing = 0, False
 
     def __enter__(self) -> Self:
@@ -140,9 +141,7 @@ class ParallelWriter:
         self._jobs.append(self._pool.submit(self._write, placed))
 
     def _write(self, placed: PlacedChunk) -> None:
-        octets = self._writer.patched(placed)
-        with self._file:  # the kernel writes into a file one at a time; who waits there burns a processor
-            written = self._writer.write_patched(placed, octets)
+        written = self._writer.write(placed)
         with self._lock:
             self._unsynced += written
             if self._sync_early is None or self._syncing or self._unsynced < _SYNC_EVERY_BYTES:

@@ -94,7 +94,8 @@ class CommitLog:
     ) -> None:
         """Write the runs' bytes (`data` holds the rows one behind another) into the room made for them.
 
-        With `direct` around the page cache, where that can be. Nothing is published: `publish` does that, and `undo` takes back what a failed write left.
+        With `direct` around the page cache, where that can be. Nothing is published: `publish` does that, and `undo`
+        takes back what a failed write left.
         """
         for run in runs:
             mapped = self._file_for(run.phy_offset)

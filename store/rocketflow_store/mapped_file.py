@@ -38,6 +38,7 @@ class MappedFile:
         self._write = write
         self._descriptor: Descriptor | None = Descriptor(os_files.open_file(path, write=write))
         self.file_size = os_files.file_size(self._fd)
+        self._direct: Descriptor | None = None
         self._buffer: pa.Buffer | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
         self._retired_ms = -1
@@ -82,6 +83,25 @@ class MappedFile:
         assert self._write
         assert 0 <= position <= position + len(memoryview(data).cast("B")) <= self.file_size
         os_files.write_at(self._fd, self.path, position, data)
+
+    def write_direct(self, position: int, data: memoryview) -> None:
+        """As `write` (octets), its whole blocks around the page cache, where `data` lies in memory as in the file."""
+        head = -position % os_files.BLOCK_BYTES
+        whole = data[head:]
+        done = 0
+        if len(whole) >= os_files.BLOCK_BYTES:
+            if self._direct is None:
+                self._direct = Descriptor(os_files.open_direct(self.path))
+            assert position + len(data) <= self.file_size
+            if self._direct.fd >= 0:
+                done = os_files.write_direct(self._direct.fd, self.path, position + head, whole)
+        if done == 0:
+            self.write(position, data)
+            return
+        if head:
+            self.write(position, data[:head])
+        if done < len(whole):
+            self.write(position + head + done, whole[done:])
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from `position`, copied; fewer where the file ends."""
@@ -147,7 +167,7 @@ class MappedFile:
     def close(self) -> None:
         """Open it no more for anybody new; those who hold it go on."""
         with self._lock:
-            self._descriptor = self._buffer = None
+            self._descriptor = self._direct = self._buffer = None
 
     @property
     def retired(self) -> bool:
@@ -210,4 +230,5 @@ class Descriptor:
         self.fd = fd
 
     def __del__(self) -> None:
-        os_files.close_file(self.fd)
+        if self.fd >= 0:
+            os_files.close_file(self.fd)

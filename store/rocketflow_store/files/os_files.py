@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 1 << 20
 _LEAST_READ: Final = 4096
+BLOCK_BYTES: Final = 4096
+"""What writes around the page cache are multiples of."""
+_NO_DIRECT: Final = (errno.EINVAL, errno.EOPNOTSUPP)
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -174,6 +177,37 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
             view = view[written:]
     except OSError as error:
         raise access_error(path, error) from error
+
+
+def open_direct(path: Path) -> int:
+    """A descriptor whose writes go around the page cache; -1 where the file system has no such thing."""
+    try:
+        return disk.open_file(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in _NO_DIRECT:
+            return -1
+        raise access_error(path, error) from error
+
+
+def write_direct(fd: int, path: object, position: int, data: memoryview) -> int:
+    """Write whole blocks of `data` (octets) to `position`; how many bytes of it, 0 where they do not lie as they must.
+
+    The position, the size and the place in memory have to be multiples of `BLOCK_BYTES`, of the disk's own blocks too.
+    """
+    done = 0
+    if position % BLOCK_BYTES or pa.py_buffer(data).address % BLOCK_BYTES:
+        return 0
+    whole = len(data) // BLOCK_BYTES * BLOCK_BYTES
+    try:
+        while done < whole:
+            written = disk.pwrite(fd, data[done:whole], position + done)
+            done += written
+            if written % BLOCK_BYTES:  # cut short: the rest does not lie as it must any more
+                break
+    except OSError as error:
+        if error.errno not in _NO_DIRECT:
+            raise access_error(path, error) from error
+    return done
 
 
 def sync_file(fd: int, path: object) -> None:
