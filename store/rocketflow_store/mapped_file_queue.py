@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreAccessError, StoreVersionError
+from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.mapped_file import MappedFile, file_name
@@ -31,6 +31,7 @@ class MappedFileQueue:
         self.directory, self.file_size = directory, file_size
         self._write, self._allocator = write, allocator
         self._names, self._synced_names = 0, 0
+        self._names_failure: StoreFencedError | None = None
         self._names_lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
         self.replacements = 0
@@ -132,6 +133,7 @@ class MappedFileQueue:
         if self._allocator is None:
             created = MappedFile.create(path, file_from_offset, self.file_size)
         else:
+            self.sync_names()  # a power loss must not keep this name and lose the one before
             self._allocator.place(file_from_offset, path)
             self._names += 1
             created = MappedFile(path, file_from_offset, write=True)
@@ -150,8 +152,14 @@ class MappedFileQueue:
             return
         with self._names_lock:
             names = self._names
+            if self._names_failure is not None:
+                raise self._names_failure  # a second sync cannot be believed
             if self._synced_names != names:
-                os_files.sync_directory(self.directory)
+                try:
+                    os_files.sync_directory(self.directory)
+                except StoreFencedError as error:
+                    self._names_failure = error
+                    raise
                 self._synced_names = names
 
     def drop_from(self, offset: int) -> list[Path]:
@@ -161,8 +169,7 @@ class MappedFileQueue:
             self._files = {start: mapped for start, mapped in self._files.items() if start < offset}
         for mapped in reversed(dropped):  # a stop in between must not leave a gap
             mapped.destroy()
-        if dropped:
-            os_files.sync_directory(self.directory)
+            os_files.sync_directory(mapped.path.parent)
         return [mapped.path for mapped in dropped]
 
     def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[MappedFile]:
