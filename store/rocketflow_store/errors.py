@@ -104,6 +104,16 @@ class StoreFullError(StoreError):
         self.path, self.why = str(path), why
 
 
+class FlushDiskTimeoutError(StoreError):
+    """A sync takes too long: what was appended may be stored, and will be seen once it is synced."""
+
+    def __init__(self, path: object, waited_s: float) -> None:
+        super().__init__(
+            f"{path}: rows were appended, but not synced within {waited_s:g} s (syncFlushTimeout); they may be stored"
+        )
+        self.path, self.waited_s = str(path), waited_s
+
+
 class FileAllocationTimeoutError(StoreError):
     """The next CommitLog file takes too long to be made."""
 
