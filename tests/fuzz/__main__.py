@@ -21,7 +21,7 @@ from rocketflow.runtime import cache_directory
 from tests.fuzz.targets import TARGETS, Target
 from tests.reliability.trials import environment
 
-ATHERIS = "atheris==3.1.0"
+ATHERIS = "atheris==3.0.0"
 FETCH_SECONDS = 280
 SLOW_SHARE = 200
 """Targets that open whole stores get so many times fewer executions."""
@@ -82,13 +82,13 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
             *("-verbosity=1", "-close_fd_mask=0"),
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(fuzzer)])},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         check=False,
     )
-    told = child.stderr
+    told = "\n".join(line for line in child.stdout.splitlines() if "Instrumenting" not in line)
     executed = re.search(r"number_of_executed_units: (\d+)", told)
     covered = re.findall(r" cov: (\d+) ", told)
     finding = "" if child.returncode == 0 else told[-3000:]

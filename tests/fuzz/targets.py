@@ -181,11 +181,8 @@ def records_in_columns(data: bytes) -> None:
         return
     records = RecordColumns(buffer, scan.positions, scan.sizes)
     records.check_own_offset(0)
-    faults = {**records.faults}
-    if not records.faults:
-        faults |= content_faults(records)
-    sound = np.array([row for row in range(records.count) if row not in faults], np.intp)
-    records = records.keep(sound)
+    records = without(records, records.faults)
+    records = without(records, content_faults(records))
     for row in range(records.count):
         try:
             one = decode_record(data, int(records.positions[row]))
@@ -197,6 +194,10 @@ def records_in_columns(data: bytes) -> None:
     if records.count:
         every_column(records)
         rows_of_records(records, 0, CONFIG.delay_levels_ms)
+
+
+def without(records: RecordColumns, faults: dict[int, str]) -> RecordColumns:
+    return records.keep(np.array([row for row in range(records.count) if row not in faults], np.intp))
 
 
 def every_column(records: RecordColumns) -> None:
@@ -213,7 +214,7 @@ def records_by_units(data: bytes) -> None:
     buffer = pa.py_buffer(data[1 + 6 * count :])
     records = RecordColumns(buffer, units["at"].astype(np.int64), units["size"].astype(np.int64))
     records.check_place(units["at"].astype(np.int64), np.arange(count, dtype=np.int64), QueueIdentity("t", 1, ""))
-    records = records.keep(np.array([row for row in range(count) if row not in records.faults], np.intp))
+    records = without(records, records.faults)
     if records.count:
         records.check_crc(records.bodies())
     if records.count and not records.faults:
