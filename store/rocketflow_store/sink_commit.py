@@ -79,7 +79,7 @@ class SinkBatch:
     run_seq: int
     parts: Sequence[StagedPart]
     more_follow: bool = False
-    """Whether it is one of a stream: its staged files are kept for the next batch to write over."""
+    """Whether it is one of a stream: its staged files are kept for later batches to write over."""
 
     @property
     def rows(self) -> int:
@@ -181,8 +181,7 @@ def commit_batch(
 
     result = store.append_commit(envelope, chunks)
     if batch.more_follow:
-        home = store.paths.staging / quote(batch.sink_id, safe="")
-        spare_parts.keep(home, [Path(part.path) for part in batch.parts if part.path is not None])
+        spare_parts.keep(store.paths.staging, [Path(part.path) for part in batch.parts if part.path is not None])
     sweep(store.paths.staging, batch.sink_id, batch.batch_id)
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 
@@ -307,10 +306,9 @@ def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
     for sink in _entries(staging):
         for entry in _entries(sink):
             with contextlib.suppress(OSError):
-                if (
-                    entry.name.isdigit() or entry.name == spare_parts.SPARE
-                ) and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
+                if entry.name.isdigit() and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
                     os_files.remove_tree(entry)
+    spare_parts.drop_stale(staging, now_s - _STALE_AFTER_S)
 
 
 def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:

@@ -97,7 +97,7 @@ class _Spill(io.RawIOBase):
     def _open(self) -> None:
         try:
             os_files.make_directory(self._directory)
-            if spare_parts.take(self._directory.parent, self._temporary):
+            if spare_parts.take(self._directory.parent.parent, self._temporary):
                 self._fd = os_files.open_file(self._temporary, write=True)
             else:
                 self._fd = os_files.create_exclusively(self._temporary)

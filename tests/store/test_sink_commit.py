@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader, chunk_append
+from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader, chunk_append, spare_parts
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import CorruptRecordError, StoreFencedError
-from rocketflow_store.files import os_files
+from rocketflow_store.files import disk, os_files
 from rocketflow_store.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.verify import verify_store
@@ -112,32 +114,33 @@ def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatc
     assert verify_store(path).findings == []
 
 
-def test_the_next_batch_of_a_stream_writes_over_the_files_of_the_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("direct_io", [False, True])
+def test_later_batches_of_a_stream_write_over_the_files_of_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct_io: bool
+) -> None:
     path = tmp_path / "s"
-    config = StoreConfig(**SMALL)
-    home = path / "rocketflow" / "staging" / "sink"
+    config = StoreConfig(**SMALL, direct_io=direct_io)
+    spare = path / "rocketflow" / "spare"
     with MessageStore.open(path, config) as store:
 
-        def commit(number: int, counts: list[int]) -> list[StagedPart]:
+        def commit(sink_id: str, number: int, counts: list[int]) -> list[StagedPart]:
             firsts = [10_000 * number + 1000 * one for one in range(len(counts))]
-            parts = [
-                part(batch_directory(store.paths.staging, "sink", number), first, count, config)
-                for first, count in zip(firsts, counts, strict=True)
-            ]
-            commit_batch(store, SinkBatch("sink", "sink", number, "run", 1, parts, more_follow=True))
+            directory = batch_directory(store.paths.staging, sink_id, number)
+            parts = [part(directory, first, count, config) for first, count in zip(firsts, counts, strict=True)]
+            commit_batch(store, SinkBatch(sink_id, sink_id, number, "run", 1, parts, more_follow=True))
             return parts
 
-        first = commit(0, [300, 200])
-        kept = {Path(one.path or "").name for one in first}
-        assert {one.name for one in (home / "spare").iterdir()} == kept
-        inodes = {one.stat().st_ino for one in (home / "spare").iterdir()}
-        # shorter parts in longer files, and a third part that finds no file
-        commit(1, [30, 20, 10])
-        assert inodes < {one.stat().st_ino for one in (home / "spare").iterdir()}
-        # files that a batch had no use for go
-        commit(2, [400])
-        assert len(list((home / "spare").iterdir())) == 1
-        assert [one.name for one in home.iterdir() if one.name.isdigit()] == []
+        first = commit("one", 0, [300, 200])
+        assert {one.name for one in spare.iterdir()} == {Path(one.path or "").name for one in first}
+        inodes = {one.stat().st_ino for one in spare.iterdir()}
+        # shorter parts of another sink in longer files, and a third part that finds no file
+        commit("two", 1, [30, 20, 10])
+        assert inodes < {one.stat().st_ino for one in spare.iterdir()}
+        # too many go, the oldest first
+        monkeypatch.setattr(spare_parts, "MAX_BYTES", 200_000)
+        commit("one", 2, [400])
+        assert [one.name.split("-")[0] for one in spare.iterdir()] == ["p20000"]
+        assert list((path / "rocketflow" / "staging").glob("*/0*")) == []
     numbers = [*range(300), *range(1000, 1200), *range(10_000, 10_030), *range(11_000, 11_020), *range(12_000, 12_010)]
     assert keys(path) == Counter(f"m{one}" for one in [*numbers, *range(20_000, 20_400)])
     assert verify_store(path).exit_code == 0
@@ -148,3 +151,42 @@ def test_a_single_batch_keeps_no_files(tmp_path: Path) -> None:
         staged = part(batch_directory(store.paths.staging, "sink", 0), 0, 100, store.config)
         commit_batch(store, batch([staged]))
         assert [one.name for one in (store.paths.staging / "sink").iterdir()] == []
+        assert not (tmp_path / "s" / "rocketflow" / "spare").exists()
+
+
+@pytest.mark.parametrize("refused", ["open", "write", "cut"])
+def test_direct_io_that_the_file_system_refuses_is_done_the_usual_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """As on a file system without it (open), on a disk with larger blocks (write), and where a write is cut short."""
+    direct: set[int] = set()
+    real_open, real_pwrite = disk.open_file, disk.pwrite
+    sizes: list[int] = []
+
+    def open_file(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT and refused == "open":
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fd = real_open(path, flags, mode)
+        if flags & os.O_DIRECT:
+            direct.add(fd)
+        return fd
+
+    def pwrite(fd: int, data: memoryview, position: int) -> int:
+        if fd in direct and refused == "write":
+            raise OSError(errno.EINVAL, "Invalid argument")
+        if fd in direct and refused == "cut":
+            data = data[:8192]
+            sizes.append(real_pwrite(fd, data, position) - 100)
+            return sizes[-1]
+        return real_pwrite(fd, data, position)
+
+    monkeypatch.setattr(disk, "open_file", open_file)
+    monkeypatch.setattr(disk, "pwrite", pwrite)
+    path = tmp_path / "s"
+    with MessageStore.open(path, StoreConfig(**SMALL, direct_io=True)) as store:
+        staged = [part(batch_directory(store.paths.staging, "sink", 0), n * 1000, 500, store.config) for n in range(3)]
+        commit_batch(store, batch(staged))
+    assert refused == "open" or direct
+    assert refused != "cut" or sizes
+    assert keys(path) == Counter(f"m{n * 1000 + one}" for n in range(3) for one in range(500))
+    assert verify_store(path).exit_code == 0
