@@ -19,6 +19,7 @@ from rocketflow_store.columnar.gather import (
     gather,
     int_array,
     to_string,
+    values_array,
     windows_at,
 )
 from rocketflow_store.columnar.properties import PropertySegments, split_properties
@@ -212,7 +213,7 @@ def decompressed(bodies: pa.Array, sys_flags: npt.NDArray[Any]) -> pa.Array:
     values = bodies.to_pylist()
     for row in packed.tolist():
         values[row] = decompress_body(values[row], int(sys_flags[row]))
-    return pa.array(values, type=pa.binary())
+    return values_array(values, pa.binary())
 
 
 class ColumnBuilder:
@@ -304,7 +305,7 @@ class ColumnBuilder:
             raw[:, 8:] = offsets.view(np.uint8).reshape(-1, 8)
             return hex_strings(raw)
         text = [(host + offset.tobytes()).hex().upper() for host, offset in zip(hosts, offsets, strict=True)]
-        return pa.array(text, type=pa.string())
+        return values_array([one.encode() for one in text], pa.string())
 
 
 _HEX_PAIRS = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), "<u2")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     import numpy.typing as npt
@@ -91,9 +92,18 @@ def to_string(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array(
-            [None if raw is None else raw.decode("utf-8", "replace") for raw in array.to_pylist()], type=pa.string()
+        return values_array(
+            [None if raw is None else raw.decode("utf-8", "replace").encode() for raw in array.to_pylist()], pa.string()
         )
+
+
+def values_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Values one by one as an array of binary or string; `pa.array` would import pandas."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(one or b"") for one in values], out=offsets[1:])
+    data = pa.py_buffer(b"".join(one for one in values if one))
+    valid = np.fromiter((one is not None for one in values), bool, len(values))
+    return pa.Array.from_buffers(kind, len(values), [validity_bitmap(valid), pa.py_buffer(offsets), data])
 
 
 def int_array(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
