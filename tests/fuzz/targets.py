@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import codecs
+import faulthandler
 import shutil
 import struct
 import tempfile
@@ -17,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
@@ -86,6 +88,7 @@ class Target:
 
 _WARM: set[str] = set()
 codecs.lookup("utf-16-be")  # Java's hashes need it; Python loads codecs when they are first used
+_ = (faulthandler, numpy.ma)  # loaded by others at the first use
 
 
 @cache
