@@ -24,6 +24,7 @@ def store_info(reader: StoreReader) -> dict[str, Any]:
             "maxOffset": snapshot.max_phy_offset,
             "files": reader.commit_log_file_count,
             "fileSize": reader.config.mapped_file_size_commit_log,
+            "paths": [str(one) for one in reader.paths.commit_logs],
         },
         "topics": [{"topic": topic, "queues": queues} for topic, queues in topics.items()],
         "index": {

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from rocketflow_store.log_directories import LogDirectories
+
 _WAIT_S: Final = 5.0
 """As RocketMQ's AllocateMappedFileService: how long an append waits for a file that is being made."""
 
 
 class AllocateMappedFileService:
-    """Files of zeros, `file_size` bytes each, for `directory`; staged in `staging`.
+    """Files of zeros, `file_size` bytes each, for `directories`, which say where each goes and where it is staged.
 
     `want` asks for files that will be needed, `place` gives one its name; both are called by one thread at a time.
     A file that could not be made ahead (the disk is full) is tried again by `place`, which raises what is wrong.
@@ -33,15 +35,14 @@ class AllocateMappedFileService:
 
     def __init__(
         self,
-        directory: Path,
-        staging: Path,
+        directories: LogDirectories,
         file_size: int,
         *,
         warm: bool = False,
         warm_sync_bytes: int = 0,
         wait_s: float = _WAIT_S,
     ) -> None:
-        self._directory, self._staging, self._file_size = directory, staging, file_size
+        self._directories, self._file_size = directories, file_size
         self._warm, self._warm_sync_bytes, self._wait_s = warm, warm_sync_bytes, wait_s
         self._changed = threading.Condition()
         self._wanted: list[int] = []
@@ -112,16 +113,17 @@ class AllocateMappedFileService:
             return self._changed.wait_for(lambda: not self._wanted and self._making < 0, timeout_s)
 
     def discard_left_overs(self) -> None:
-        """Remove what a writer that was killed left in the staging directory."""
-        pattern = re.compile(re.escape(self._directory.name) + r"-\d{20,}")
-        try:
-            found = [path for path in self._staging.iterdir() if pattern.fullmatch(path.name)]
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise os_files.access_error(self._staging, error) from error
-        for path in found:
-            os_files.remove_file(path)
+        """Remove what a writer that was killed left in the staging directories."""
+        for directory, staging in self._directories.stagings:
+            pattern = re.compile(re.escape(directory.name) + r"-\d{20,}")
+            try:
+                found = [path for path in staging.iterdir() if pattern.fullmatch(path.name)]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise os_files.access_error(staging, error) from error
+            for path in found:
+                os_files.remove_file(path)
 
     def stop(self) -> None:
         """End the thread and remove the files that were not used."""
@@ -136,7 +138,8 @@ class AllocateMappedFileService:
         self._ready = set()
 
     def _staged(self, offset: int) -> Path:
-        return self._staging / f"{self._directory.name}-{file_name(offset)}"
+        directory = self._directories.home_of(offset, self._file_size)
+        return self._directories.staging_of(directory) / f"{directory.name}-{file_name(offset)}"
 
     def _run(self) -> None:
         while True:
@@ -161,9 +164,9 @@ class AllocateMappedFileService:
     def _make(self, staged: Path) -> None:
         """A file of zeros with real blocks, durable but for its name."""
         try:
-            os_files.make_directory(self._staging)
+            os_files.make_directory(staged.parent)
         except OSError as error:
-            raise os_files.access_error(self._staging, error) from error
+            raise os_files.access_error(staged.parent, error) from error
         fd = os_files.open_file(staged, write=True, create=True)
         try:
             os_files.preallocate(fd, staged, self._file_size)

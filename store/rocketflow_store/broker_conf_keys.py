@@ -129,8 +129,9 @@ _TEXT = """
     initAuthenticationUser innerClientAuthenticationCredentials messageDelayLevel messageStorePlugIn
     metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget metricsLabel metricsPromExporterHost
     msgTraceTopicName namesrvAddr preferredLeaderId readOnlyCommitLogStorePaths regionId rocketmqHome
-    rocksdbCompressionType socksProxyConfig storePathBrokerIdentity storePathCommitLog storePathDLedgerCommitLog
-    storePathEpochFile storePathRootDir storeType timerCheckMetricsWhen
+    multiPathSplitter rocksdbCompressionType socksProxyConfig storePathBrokerIdentity storePathCommitLog
+    storePathConsumeQueue storePathDLedgerCommitLog storePathEpochFile storePathIndex storePathRootDir storeType
+    timerCheckMetricsWhen
 """
 
 BOOLEAN_KEYS: Final = frozenset(_BOOLEAN.split())

@@ -112,11 +112,17 @@ class CleanService:
         return result
 
     def look_at_disk(self) -> tuple[int, DiskPressure]:
-        """(percent of the fuller disk that is used, what that means)."""
-        used = [self.disk_used_percent(path) for path in (self._paths.commit_log, self._paths.consume_queue)]
-        pressure = max((disk_pressure(one, self._config) for one in used), key=lambda one: one.value)
+        """(percent of the fuller disk that is used, what that means), and see to it that full disks get no new files.
+
+        Of several disks with CommitLog files the emptiest counts: as long as one has room there is room.
+        """
+        directories = self._files.directories
+        used = {path: self.disk_used_percent(path) for path in directories.writable}
+        directories.full = [path for path, one in used.items() if disk_pressure(one, self._config).cleans_forcibly]
+        both = min(used.values()), self.disk_used_percent(self._paths.consume_queue)
+        pressure = max((disk_pressure(one, self._config) for one in both), key=lambda one: one.value)
         self.disk_full = pressure is DiskPressure.FULL
-        return max(used), pressure
+        return max(both), pressure
 
     def _remove_log_files(self, count: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
         config = self._config
@@ -166,7 +172,8 @@ def ages_of(files: Sequence[MappedFile]) -> list[FileAge]:
 
 def preview_clean(reader: StoreReader, config: StoreConfig) -> CleanResult:
     """What a manual clean-up would delete now; where the disk is too full, what its first round would."""
-    used_percent = max(os_files.disk_used_percent(path) for path in (reader.paths.commit_log, reader.path))
+    logs = [os_files.disk_used_percent(path) for path in reader.paths.log_directories().writable]
+    used_percent = max(min(logs), os_files.disk_used_percent(reader.paths.consume_queue))
     pressure = disk_pressure(used_percent, config)
     if pressure in (DiskPressure.NONE, DiskPressure.OVER_MAX):
         config = replace(config, delete_file_batch_max=_WITHOUT_LIMIT)

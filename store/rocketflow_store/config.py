@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.clock import Clock, SystemClock
-from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import NotAStoreError, StoreConfigError
-from rocketflow_store.files.os_files import access_error, read_file
+from rocketflow_store.file_sizes import detect_sizes
+from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
-from rocketflow_store.format.index_layout import (
-    DEFAULT_HASH_SLOT_NUM,
-    DEFAULT_INDEX_NUM,
-    index_file_size,
-    layout_of_size,
-)
+from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
 from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.log_directories import LogDirectories
 from rocketflow_store.status import FlushDiskType
+from rocketflow_store.store_layout import StoreLayout, find_layout, has_owner_file, parse_layout, side_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,23 +29,46 @@ _PATH_FIELDS: Final = (
     "store_path_consume_queue",
     "store_path_index",
 )
-"""Settings that are properties of a store's files."""
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """Where the files of the store at `root` are."""
+    """Where the files of the store at `root` are. `StorePaths(root)` is where they are by default; `of` looks."""
 
     root: Path
+    layout: StoreLayout = field(default_factory=StoreLayout)
+
+    @classmethod
+    def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
+        """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
+        return cls(root, find_layout(root, None if config is None else config.asked_layout(root)))
+
+    @property
+    def commit_logs(self) -> tuple[Path, ...]:
+        """Every directory that may hold files of the log."""
+        return tuple(self.root / one for one in self.layout.all_commit_logs)
 
     @property
     def commit_log(self) -> Path:
-        return self.root / "commitlog"
+        """The directory of the log, or the first of several: to name the log by."""
+        return self.commit_logs[0]
+
+    def log_directories(self) -> LogDirectories:
+        """The directories of the log, and where new files for them are made: on their disk."""
+        layout = self.layout
+        writable = [self.root / one for one in layout.commit_logs]
+        staging = {
+            path: side_directory(path) / "tmp"
+            if has_owner_file(one) or _on_another_disk(path, self.root)
+            else self.allocating
+            for one, path in zip(layout.commit_logs, writable, strict=True)
+        }
+        return LogDirectories(writable, [self.root / one for one in layout.read_only_commit_logs], staging)
 
     @property
     def consume_queue(self) -> Path:
-        return self.root / "consumequeue"
+        return self.root / self.layout.consume_queue
 
     @property
     def batch_consume_queue(self) -> Path:
@@ -57,7 +76,7 @@ class StorePaths:
 
     @property
     def index(self) -> Path:
-        return self.root / "index"
+        return self.root / self.layout.index
 
     @property
     def checkpoint(self) -> Path:
@@ -92,6 +111,17 @@ class StorePaths:
     def stop_record(self) -> Path:
         return self.rocketflow / "stop"
 
+    def meta_mark(self) -> int:
+        """Another number for every writing of `store.meta`; 0 without it."""
+        try:
+            return self.meta.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    @property
+    def meta_copy(self) -> Path:
+        return self.rocketflow / "store.meta.bak"
+
     @property
     def sinks(self) -> Path:
         return self.rocketflow / "sinks.json"
@@ -105,12 +135,25 @@ class StorePaths:
         return self.rocketflow / "tmp"
 
     @property
+    def staged_index(self) -> Path:
+        """Where a new index is made: on the disk of the old one."""
+        elsewhere = self.layout.index != StoreLayout().index
+        return self.index.with_name(f"{self.index.name}.new") if elsewhere else self.allocating / "index"
+
+    @property
     def quarantine(self) -> Path:
         return self.root / "quarantine"
 
     def looks_like_store(self) -> bool:
         """Whether anything here is a store's."""
-        return self.commit_log.is_dir() or self.meta.is_file() or self.checkpoint.is_file()
+        return any(one.is_dir() for one in self.commit_logs) or self.meta.is_file() or self.checkpoint.is_file()
+
+
+def _on_another_disk(path: Path, root: Path) -> bool:
+    try:
+        return path.stat().st_dev != root.stat().st_dev
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +164,14 @@ class StoreConfig:
     there.
     """
 
+    store_path_commit_log: str = ""
+    """Directories of the log, separated by `multi_path_splitter`, from the root on or absolute; "": what the store's
+    last writer used, else `commitlog`. New files go to them in turn."""
+    read_only_commit_log_store_paths: str = ""
+    """Directories of the log that get no new files."""
+    store_path_consume_queue: str = ""
+    store_path_index: str = ""
+    multi_path_splitter: str = ","
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     mapped_file_size_commit_log: int = 1 << 30
     mapped_file_size_consume_queue: int = 300_000 * UNIT_SIZE
@@ -264,11 +315,27 @@ class StoreConfig:
     @classmethod
     def for_store(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
         """Settings for the store at `path`: file sizes taken from its files, the rest default or `overrides`."""
-        return replace(cls(), **{**detect_sizes(StorePaths(Path(path))), **overrides})
+        chosen = replace(cls(), **overrides)
+        return replace(chosen.fitted_to(StorePaths.of(Path(path), chosen)), **overrides)
+
+    def asked_layout(self, root: Path) -> StoreLayout | None:
+        """Where these settings say that the files of the store at `root` are; None where they say nothing."""
+        return parse_layout(
+            root,
+            self.store_path_commit_log,
+            self.read_only_commit_log_store_paths,
+            self.store_path_consume_queue,
+            self.store_path_index,
+            self.multi_path_splitter,
+        )
 
     def fitted_to(self, paths: StorePaths) -> StoreConfig:
         """These settings with the file sizes that the store already has."""
-        return replace(self, **detect_sizes(paths))
+        sizes = detect_sizes(paths)
+        try:
+            return replace(self, **sizes)  # type: ignore[arg-type]
+        except StoreConfigError:  # no file can have been made with such a size; whoever opens it says which has it
+            return self
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **overrides: Any) -> StoreConfig:
@@ -288,6 +355,10 @@ class StoreConfig:
         if "brokerIP1" in values or "listenPort" in values:
             ip, port = values.get("brokerIP1", "127.0.0.1"), values.get("listenPort", 10911)
             chosen.setdefault("store_host", f"{ip}:{port}")
+        root, splitter = values.get("storePathRootDir"), chosen.get("multi_path_splitter", ",")
+        for name in _PATH_FIELDS:
+            if root and chosen.get(name):
+                chosen[name] = splitter.join(_beneath(root, one.strip()) for one in chosen[name].split(splitter))
         return cls(**{**chosen, **overrides})
 
     @classmethod
@@ -298,67 +369,16 @@ class StoreConfig:
         return cls.from_mapping(load_broker_conf(Path(path)), **overrides)
 
 
+def _beneath(root: str, path: str) -> str:
+    """`path` from `root` on where it is beneath it: a file of settings stays right for a copy of its store."""
+    relative = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else path
+    return path if relative.startswith("..") or relative == "." else relative
+
+
 def camel_case(name: str) -> str:
     """`max_index_num` -> `maxIndexNum`."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
-
-
-def detect_sizes(paths: StorePaths) -> dict[str, Any]:
-    """File sizes of an existing store as StoreConfig fields; only those that its files tell."""
-    found: dict[str, int] = _sizes_in_meta(paths)
-    commit_log = _common_size(paths.commit_log, found.get("mapped_file_size_commit_log"))
-    if commit_log:
-        found["mapped_file_size_commit_log"] = commit_log
-    consume_queue = _first_queue_size(paths.consume_queue)
-    if consume_queue:
-        found["mapped_file_size_consume_queue"] = consume_queue
-    index = _common_size(paths.index)
-    if index:
-        layout = layout_of_size(index)
-        if layout is not None:
-            found["max_hash_slot_num"], found["max_index_num"] = layout
-    return found
-
-
-def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
-    """What `store.meta` says: files that do not exist yet will be made with these sizes."""
-    try:
-        body = parse_json_object(read_file(paths.meta).decode("utf-8"))
-        return {name: int64_field(body, camel_case(name), 0) for name in SIZE_FIELDS if camel_case(name) in body}
-    except (OSError, ValueError):
-        return {}
-
-
-def _common_size(directory: Path, expected: int | None = None) -> int:
-    """Size of the files of one directory: `expected` if one has it, the commonest, the larger of equals; 0 without."""
-    sizes: dict[int, int] = {}
-    try:
-        for entry in os.scandir(directory):
-            if entry.name.isdigit() and entry.is_file():
-                size = entry.stat().st_size
-                if size:
-                    sizes[size] = sizes.get(size, 0) + 1
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    except OSError as error:
-        raise access_error(directory, error) from error
-    return max(sizes, key=lambda size: (size == expected, sizes[size], size), default=0)
-
-
-def _first_queue_size(directory: Path) -> int:
-    try:
-        topics = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    except OSError as error:
-        raise access_error(directory, error) from error
-    for topic in topics:
-        for queue in sorted(entry.path for entry in os.scandir(topic) if entry.is_dir()):
-            size = _common_size(Path(queue))
-            if size:
-                return size
-    return 0
 
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
@@ -379,10 +399,10 @@ def check_directory(path: Path, *, must_exist: bool) -> None:
         raise access_error(path, error) from error
 
 
-def check_writable_directory(path: Path) -> None:
+def check_writable_directory(path: Path, config: StoreConfig | None = None) -> None:
     """Refuse a path that may not become, or is not, a store to write to: also a directory of other things."""
     check_directory(path, must_exist=False)
-    if path.is_dir() and not StorePaths(path).looks_like_store():
+    if path.is_dir() and not StorePaths.of(path, config).looks_like_store():
         others = [entry.name for entry in path.iterdir() if entry.name not in _LEFT_OF_A_STORE]
         if others:
             raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")

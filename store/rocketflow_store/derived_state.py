@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -107,7 +107,8 @@ class _Look:
         self._record = StopRecord.load(paths)
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
-        bases = [int(one.name) for one in _entries(paths.commit_log) if _is_name(one, _NAME_DIGITS) and one.size]
+        logs = [one for directory in paths.commit_logs for one in _entries(directory)]
+        bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
         self._min_phy_offset = min(bases, default=-1)
         self._lost = LostState(record=self._record)
 
@@ -193,7 +194,7 @@ class _Look:
     def _ask_log(self) -> None:
         """Records at the begin of log files name the units that have to be there."""
         config = self._config
-        files = MappedFileQueue(self._paths.commit_log, config.mapped_file_size_commit_log, write=False)
+        files = MappedFileQueue(self._paths.log_directories(), config.mapped_file_size_commit_log, write=False)
         log = CommitLogView(files)
         queues = FileQueueTable(self._paths.consume_queue, config.mapped_file_size_consume_queue, log, write=False)
         try:
@@ -276,13 +277,6 @@ def leave_stop_record(
     """Record what there is, behind its sync; `log` are the first and the last physical offset."""
     topics = listed_topics(paths) or frozenset()
     take_stop_record(paths, queues, index if config.message_index_enable else None, topics, log).write(paths)
-
-
-def config_of_files(paths: StorePaths, config: StoreConfig) -> StoreConfig:
-    """`config` with the sizes of the store's files, which damaged queue and index files do not change."""
-    from rocketflow_store.verify_side import fitted_config
-
-    return replace(fitted_config(paths, config), clock=config.clock)
 
 
 def _queues(paths: StorePaths) -> dict[Queue, list[_Entry]]:

@@ -32,6 +32,16 @@ class NotAStoreError(StoreError):
         self.path, self.why = str(path), why
 
 
+class MissingStorePathError(StoreError):
+    """A directory that a store is spread over is not there, or is not the one that was written to."""
+
+    exit_code = 2
+
+    def __init__(self, key: str, path: object, why: str) -> None:
+        super().__init__(f"{path} ({key}) {why}; nothing was changed: mount or restore it and open again")
+        self.key, self.path, self.why = key, str(path), why
+
+
 class StoreConfigError(StoreError):
     """A configuration key has a value that cannot be used."""
 

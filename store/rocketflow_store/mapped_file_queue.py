@@ -1,18 +1,19 @@
-"""The files of one directory as one range of offsets."""
+"""The files of one directory, or of several, as one range of offsets."""
 
 from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreVersionError
 from rocketflow_store.files import os_files
-from rocketflow_store.files.os_files import access_error
+from rocketflow_store.log_directories import LogDirectories
 from rocketflow_store.mapped_file import MappedFile, file_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from rocketflow_store.allocate_ahead import AllocateMappedFileService
 
@@ -26,9 +27,15 @@ class MappedFileQueue:
     """
 
     def __init__(
-        self, directory: Path, file_size: int, *, write: bool, allocator: AllocateMappedFileService | None = None
+        self,
+        directory: Path | LogDirectories,
+        file_size: int,
+        *,
+        write: bool,
+        allocator: AllocateMappedFileService | None = None,
     ) -> None:
-        self.directory, self.file_size = directory, file_size
+        self.directories = directory if isinstance(directory, LogDirectories) else LogDirectories((directory,))
+        self.file_size = file_size
         self._write, self._allocator = write, allocator
         self._names, self._synced_names = 0, 0
         self._names_failure: StoreFencedError | None = None
@@ -45,16 +52,7 @@ class MappedFileQueue:
             self._look()
 
     def _look(self) -> None:
-        found: dict[int, os.DirEntry[str]] = {}
-        try:
-            with os.scandir(self.directory) as entries:
-                for entry in entries:
-                    if entry.name.isdigit() and len(entry.name) >= 20:
-                        found[int(entry.name)] = entry
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise access_error(self.directory, error) from error
+        found = self.directories.entries()
         with self._lock:
             known = self._files
             if known and next(reversed(known)) not in found:  # retention takes the oldest, never the newest
@@ -74,7 +72,7 @@ class MappedFileQueue:
             self._files = {start: mapped for start, mapped in self._files.items() if start != offset}
             known.close()
             self.replacements += 1
-        path = self.directory / entry.name
+        path = Path(entry.path)
         if not self._usable(path):
             return
         try:
@@ -96,6 +94,11 @@ class MappedFileQueue:
         if not self._write or size == 0:
             return False
         raise StoreVersionError(path, f"has {size} bytes, the other files of this store have {self.file_size}")
+
+    @property
+    def directory(self) -> Path:
+        """The directory, or one of several to name them by."""
+        return self.directories.first
 
     @property
     def files(self) -> list[MappedFile]:
@@ -125,11 +128,11 @@ class MappedFileQueue:
     def create(self, file_from_offset: int) -> MappedFile:
         """A new file that begins at `file_from_offset`."""
         assert file_from_offset % self.file_size == 0
-        fresh = not self.directory.is_dir()
-        if fresh:
-            os_files.make_directory(self.directory)
-            os_files.sync_directory(self.directory.parent)
-        path = self.directory / file_name(file_from_offset)
+        directory = self.directories.home_of(file_from_offset, self.file_size)
+        if not directory.is_dir():
+            os_files.make_directory(directory)
+            os_files.sync_directory(directory.parent)
+        path = directory / file_name(file_from_offset)
         if self._allocator is None:
             created = MappedFile.create(path, file_from_offset, self.file_size)
         else:
@@ -137,6 +140,7 @@ class MappedFileQueue:
             self._allocator.place(file_from_offset, path)
             self._names += 1
             created = MappedFile(path, file_from_offset, write=True)
+        self.directories.made(file_from_offset)
         with self._lock:
             self._add(created)
         return created
@@ -156,7 +160,8 @@ class MappedFileQueue:
                 raise self._names_failure  # a second sync cannot be believed
             if self._synced_names != names:
                 try:
-                    os_files.sync_directory(self.directory)
+                    for directory in self.directories.writable:
+                        os_files.sync_directory(directory)
                 except StoreFencedError as error:
                     self._names_failure = error
                     raise
@@ -185,8 +190,7 @@ class MappedFileQueue:
                 self._files = {start: one for start, one in self._files.items() if one is not mapped}
             mapped.destroy()
             removed.append(mapped)
-        if removed:
-            os_files.sync_directory(self.directory)
+        _sync_parents(removed)
         return removed
 
     def close(self) -> None:
@@ -195,3 +199,9 @@ class MappedFileQueue:
             files, self._files = self._files, {}
             for mapped in files.values():
                 mapped.close()
+
+
+def _sync_parents(files: Iterable[MappedFile]) -> None:
+    """Make it durable that files are gone."""
+    for directory in {mapped.path.parent for mapped in files}:
+        os_files.sync_directory(directory)

@@ -64,8 +64,8 @@ class MessageStore:
 
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
-        self.path, self.paths = path, StorePaths(path)
-        check_writable_directory(path)
+        check_writable_directory(path, config)
+        self.path, self.paths = path, StorePaths.of(path, config)
         try:
             if not path.is_dir():
                 os_files.make_directory(path)
@@ -245,9 +245,11 @@ class MessageStore:
         """
         now_ms = self.config.clock.now_ms()
         commit_log, clean, recovery = self._commit_log, self._clean.removed, self.recovery
+        logs = {str(one): os_files.disk_used_percent(one) for one in self.paths.commit_logs}
         percent = {
-            name: os_files.disk_used_percent(path)
-            for name, path in (("commitLog", self.paths.commit_log), ("consumeQueue", self.paths.consume_queue))
+            "commitLogDiskRatio": min(logs.values()),
+            **({f"commitLogDiskRatio_{path}": one for path, one in logs.items()} if len(logs) > 1 else {}),
+            "consumeQueueDiskRatio": os_files.disk_used_percent(self.paths.consume_queue),
         }
         return {
             **self._statistics.as_dict(now_ms, commit_log.wrote_offset - recovery.truncated_to),
@@ -259,7 +261,7 @@ class MessageStore:
             "isOSPageCacheBusy": self._statistics.page_cache_busy(
                 now_ms, self.config.os_page_cache_busy_time_out_mills
             ),
-            **{f"{name}DiskRatio": one if one < 0 else one / 100 for name, one in percent.items()},
+            **{name: one if one < 0 else one / 100 for name, one in percent.items()},
             "diskFull": self._clean.disk_full,
             "fenced": self._flush.fence is not None,
             "mappedFilesMadeAhead": self._allocator.made_ahead,

@@ -1,8 +1,8 @@
 """Last files of odd length: what a stop between the steps of making a file leaves (E5). They are made whole.
 
 A short file is filled up with zeros; what stands behind the size of a long one goes to `quarantine/`, if it is not
-zeros; an empty file, of which a power loss kept the name alone, goes. Only the newest file of a directory is touched,
-and only after an unclean stop: an older one of another length is no crash state.
+zeros; an empty file, of which a power loss kept the name alone, goes. Only the newest file of the log and of a queue is
+touched, and only after an unclean stop: an older one of another length is no crash state.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
+from rocketflow_store.quarantine import CUT, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,31 +22,31 @@ if TYPE_CHECKING:
 def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
     """Give the newest file of the log and of every queue its size; those that were changed."""
     changed = []
-    for directory, size in _directories(paths, config):
-        last = _last_file(directory)
+    for directories, size in _places(paths, config):
+        last = _last_file(directories)
         while last is not None and last.stat().st_size == 0:
             os_files.remove_file(last)
             changed.append(last)
-            last = _last_file(directory)
+            last = _last_file(directories)
         if last is not None and last.stat().st_size != size:
-            _make_whole(paths, last, size, sparse=directory != paths.commit_log)
+            _make_whole(paths, last, size, sparse=directories != paths.commit_logs)
             changed.append(last)
     return changed
 
 
-def _directories(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[Path, int]]:
-    yield paths.commit_log, config.mapped_file_size_commit_log
+def _places(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[tuple[Path, ...], int]]:
+    """(directories of the log or of a queue, size of the files)."""
+    yield paths.commit_logs, config.mapped_file_size_commit_log
     if paths.consume_queue.is_dir():
         for topic in sorted(paths.consume_queue.iterdir()):
             if topic.is_dir():
                 for queue in sorted(topic.iterdir()):
-                    yield queue, config.mapped_file_size_consume_queue
+                    yield (queue,), config.mapped_file_size_consume_queue
 
 
-def _last_file(directory: Path) -> Path | None:
-    if not directory.is_dir():
-        return None
-    files = [one for one in directory.iterdir() if one.name.isdigit() and len(one.name) >= 20 and one.is_file()]
+def _last_file(directories: tuple[Path, ...]) -> Path | None:
+    there = [one for directory in directories if directory.is_dir() for one in directory.iterdir()]
+    files = [one for one in there if one.name.isdigit() and len(one.name) >= 20 and one.is_file()]
     return max(files, key=lambda one: int(one.name), default=None)
 
 
@@ -56,10 +57,8 @@ def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> No
         if actual > size:
             excess = os_files.read_at(fd, size, actual - size, path)
             if excess.strip(b"\0"):
-                from rocketflow_store.quarantine import CUT, Quarantine
-
                 quarantine = Quarantine(paths)
-                kept = quarantine.keep(f"{path.relative_to(paths.root)}.behind-{size}", excess)
+                kept = quarantine.keep(f"{quarantine.name_of(path)}.behind-{size}", excess)
                 quarantine.note(CUT, path, size, len(excess), "behind the size of the file", kept)
             os_files.make_sparse(fd, path, size)
         elif sparse:

@@ -2,12 +2,14 @@
 
 `report.jsonl` has one JSON object a line: `code`, `file` (below the store), `offset`, `length`, `why`, `kept` (the
 copy, null where there was nothing to keep). Codes: RF-QUAR damage that stays in the log, RF-CUT bytes cut off its end,
+RF-LOST bytes that are gone,
 RF-HEAL something made again, RF-CLAMP a stored position moved back to its queue's end, RF-ASIDE a file that does not
 belong. Doing the same again adds nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from pathlib import Path
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 QUARANTINED: Final = "RF-QUAR"
 CUT: Final = "RF-CUT"
+LOST: Final = "RF-LOST"
 HEALED: Final = "RF-HEAL"
 CLAMPED: Final = "RF-CLAMP"
 SET_ASIDE: Final = "RF-ASIDE"
@@ -34,7 +37,13 @@ class Quarantine:
     """The quarantine of one store; only who holds the store's lock may write to it."""
 
     def __init__(self, paths: StorePaths) -> None:
-        self._root, self._directory = paths.root, paths.quarantine
+        self._directory = paths.quarantine
+        self._names = [
+            *((one, "commitlog") for one in paths.commit_logs),
+            (paths.consume_queue, "consumequeue"),
+            (paths.index, "index"),
+            (paths.root, ""),
+        ]
 
     def keep(self, name: str, data: bytes | pa.Buffer) -> Path:
         """A durable copy of `data` as `name`, or as `name.1` ... where there is another of that name."""
@@ -46,17 +55,17 @@ class Quarantine:
 
     def keep_file(self, path: Path) -> Path:
         """A durable copy of a file, under the name that it has in the store."""
-        return self.keep(self._name(path), os_files.read_file(path))
+        return self.keep(self.name_of(path), os_files.read_file(path))
 
     def set_aside(self, path: Path) -> Path:
         """Move a file or a directory here, under the name that it has in the store."""
-        target = self._directory / self._name(path)
+        target = self._directory / self.name_of(path)
         number = 0
         while target.exists():
             number += 1
-            target = self._directory / f"{self._name(path)}.{number}"
+            target = self._directory / f"{self.name_of(path)}.{number}"
         self._make(target.parent)
-        os_files.rename(path, target)
+        _move(path, target)
         os_files.sync_directory(target.parent)
         os_files.sync_directory(path.parent)
         return target
@@ -65,7 +74,7 @@ class Quarantine:
         """Add a line to the report and to the log, unless it is there."""
         fields: dict[str, Any] = {
             "code": code,
-            "file": self._name(Path(file)),
+            "file": self.name_of(Path(file)),
             "offset": offset,
             "length": length,
             "why": why,
@@ -88,8 +97,12 @@ class Quarantine:
             path = self._directory / f"{name}.{number}"
         return path
 
-    def _name(self, path: Path) -> str:
-        return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else path.name
+    def name_of(self, path: Path) -> str:
+        """The name that a file has in a store whose files are all beneath its root."""
+        for directory, name in self._names:
+            if path.is_relative_to(directory):
+                return str(Path(name) / path.relative_to(directory))
+        return path.name
 
     def _make(self, directory: Path) -> None:
         if directory.is_dir():
@@ -99,3 +112,20 @@ class Quarantine:
             os_files.sync_directory(one.parent)
             if one == self._directory:
                 break
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename, also to another disk: there the copy is durable before the first goes."""
+    try:
+        os_files.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        if source.is_dir():
+            os_files.make_directory(target)
+            for one in sorted(source.iterdir()):
+                _move(one, target / one.name)
+            os_files.remove_directory(source)
+        else:
+            os_files.write_atomically(target, os_files.read_file(source))
+            os_files.remove_file(source)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.columnar.index_entries import IndexEntries
-from rocketflow_store.config import SIZE_FIELDS, StorePaths, camel_case, check_directory
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.consume_queue import ConsumeQueue
 from rocketflow_store.dispatch import Dispatcher, DispatchRows, rows_of_records
 from rocketflow_store.errors import StoreError, StoreVersionError
+from rocketflow_store.file_sizes import SIZE_KEYS
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.findings import VerifyResult
@@ -36,8 +37,9 @@ from rocketflow_store.positions import clamp_to
 from rocketflow_store.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.store_layout import recorded_layout
 from rocketflow_store.store_meta import FORMAT_VERSION
-from rocketflow_store.verify import fitted_config, verify_store
+from rocketflow_store.verify import verify_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,8 +134,8 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
     def of(*kinds: str) -> tuple[Finding, ...]:
         return tuple(one for one in found.findings if one.kind in kinds)
 
-    log = str(paths.commit_log)
-    sizes = tuple(one for one in of("file-size") if one.file.startswith(log) and one.length)
+    logs = tuple(f"{one}/" for one in paths.commit_logs)
+    sizes = tuple(one for one in of("file-size") if one.file.startswith(logs) and one.length)
     other_sizes = tuple(one for one in of("file-size") if one not in sizes)
     foreign = tuple(one for one in of("foreign-file") if _inside(one.file, paths))
     fit = RepairPlan(
@@ -167,7 +169,7 @@ def repair_store(
     """Verify and repair until nothing is left to do. StoreLockedError where another process writes here."""
     path = Path(path)
     check_directory(path, must_exist=True)
-    paths = StorePaths(path)
+    paths = StorePaths.of(path, config)
     result: RepairResult | None = None
     for _ in range(_MAX_ROUNDS):
         lock = DirectoryLock(paths.lock)
@@ -179,7 +181,7 @@ def repair_store(
             stuck = bool(result.steps) and found.findings == result.left.findings
             result.left = found
             if not stuck:
-                _Apply(path, config, found, plan).run()
+                _Apply(paths, config, found, plan).run()
         finally:
             lock.release()
         if stuck or not plan.steps:
@@ -204,7 +206,7 @@ def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> 
 
 
 def _inside(file: str, paths: StorePaths) -> bool:
-    return any(file.startswith(f"{one}/") for one in (paths.commit_log, paths.consume_queue, paths.index))
+    return any(file.startswith(f"{one}/") for one in (*paths.commit_logs, paths.consume_queue, paths.index))
 
 
 def _restorable(path: Path) -> bool:
@@ -228,9 +230,9 @@ def _backup_is_good(path: Path) -> bool:
 class _Apply:
     """The steps of a plan, under the store's lock."""
 
-    def __init__(self, path: Path, config: StoreConfig | None, found: VerifyResult, plan: RepairPlan) -> None:
-        self._paths, self._found, self._plan = StorePaths(path), found, plan
-        self._config = fitted_config(self._paths, config)
+    def __init__(self, paths: StorePaths, config: StoreConfig | None, found: VerifyResult, plan: RepairPlan) -> None:
+        self._paths, self._found, self._plan = paths, found, plan
+        self._config = (config or StoreConfig()).fitted_to(paths)
         self._quarantine = Quarantine(self._paths)
         self._damage = sorted((one.phy_offset, one.end) for one in found.damage)
 
@@ -360,7 +362,7 @@ class _Apply:
                 queue.put_bytes(start, bytes(UNIT_SIZE * (min(stop, end) - start)))
 
     def _rows(self) -> Iterator[DispatchRows]:
-        files = MappedFileQueue(self._paths.commit_log, self._config.mapped_file_size_commit_log, write=False)
+        files = MappedFileQueue(self._paths.log_directories(), self._config.mapped_file_size_commit_log, write=False)
         try:
             for mapped, records in sound_records(files.files, self._found.end, self._damage):
                 yield rows_of_records(records, mapped.file_from_offset, self._config.delay_levels_ms)
@@ -373,7 +375,7 @@ class _Apply:
         """A new index beside the old one, then one takes the other's place."""
         self._forget_stop()
         paths, config = self._paths, self._config
-        staged = paths.rocketflow / "tmp" / "index"
+        staged = paths.staged_index
         _remove_tree(staged)
         service = IndexService(staged, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
         table = FileQueueTable(staged / "no-queues", config.mapped_file_size_consume_queue, None, write=True)  # type: ignore[arg-type]
@@ -418,11 +420,13 @@ class _Apply:
         path = self._paths.meta
         raw = os_files.read_file(path)
         kept = self._quarantine.keep_file(path)
-        known = _LOOKS_LIKE_ID.search(raw)
+        known, recorded = _LOOKS_LIKE_ID.search(raw), recorded_layout(self._paths.root)
+        store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
         body = {
-            "storeId": known.group().decode() if known else uuid.uuid4().hex,
+            "storeId": known.group().decode() if known and recorded is None else store_id,
             "formatVersion": FORMAT_VERSION,
-            **{camel_case(name): getattr(self._config, name) for name in SIZE_FIELDS},
+            **{key: getattr(self._config, name) for name, key in SIZE_KEYS.items()},
+            **({} if self._paths.layout.is_default else self._paths.layout.as_dict()),
         }
         os_files.write_atomically(path, json.dumps(body, indent=1).encode())
         self._quarantine.note(HEALED, path, 0, one.length, one.detail, kept)

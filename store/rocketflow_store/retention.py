@@ -33,6 +33,11 @@ class DiskPressure(enum.Enum):
     FULL = 3
     """As CLEAN_FORCIBLY, and puts are refused."""
 
+    @property
+    def cleans_forcibly(self) -> bool:
+        """Whether files go however young they are."""
+        return self in (DiskPressure.CLEAN_FORCIBLY, DiskPressure.FULL)
+
 
 class CleanReason(enum.Enum):
     """Why files may go now."""
@@ -87,7 +92,7 @@ def expired_log_files(
 
     `removable_to` is the physical offset below which everything is durable and dispatched.
     """
-    at_once = config.clean_file_forcibly_enable and pressure in (DiskPressure.CLEAN_FORCIBLY, DiskPressure.FULL)
+    at_once = config.clean_file_forcibly_enable and pressure.cleans_forcibly
     reserved_ms = config.file_reserved_time * _HOUR_MS
 
     def goes(one: FileAge) -> bool:

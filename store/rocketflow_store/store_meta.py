@@ -1,4 +1,8 @@
-"""`rocketflow/store.meta`: who this store is and with which sizes its files are made; a mismatch refuses the open."""
+"""`rocketflow/store.meta`: who this store is, with which sizes its files are made, and where they are.
+
+A mismatch of sizes refuses the open. Where the files are not all beneath the root, `store.meta.bak` is a copy: without
+either, the rest of the store could not be found.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketflow_store.config import SIZE_FIELDS, camel_case
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field, text_field
 from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.file_sizes import SIZE_KEYS
 from rocketflow_store.files import os_files
+from rocketflow_store.store_layout import claim, recorded_layout
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
@@ -30,25 +35,37 @@ class StoreMeta:
     @classmethod
     def load_or_create(cls, paths: StorePaths, config: StoreConfig) -> Self:
         """The store's meta data; written on the first open for writing."""
+        recorded = recorded_layout(paths.root)
         if paths.meta.exists():
             meta = cls._load(paths)
             meta._check(paths, config)
-            return meta
-        meta = cls(uuid.uuid4().hex, FORMAT_VERSION, {name: getattr(config, name) for name in SIZE_FIELDS})
+        else:
+            store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
+            meta = cls(store_id, FORMAT_VERSION, {name: getattr(config, name) for name in SIZE_KEYS})
+        known = recorded.layout if recorded is not None else None
+        if paths.layout != known or not paths.meta.exists():
+            claim(paths.root, paths.layout, meta.store_id)
+            meta._save(paths)
+        return meta
+
+    def _save(self, paths: StorePaths) -> None:
         os_files.make_directory(paths.rocketflow)
         body = {
-            "storeId": meta.store_id,
-            "formatVersion": meta.format_version,
-            **{camel_case(name): size for name, size in meta.sizes.items()},
+            "storeId": self.store_id,
+            "formatVersion": self.format_version,
+            **{SIZE_KEYS[name]: size for name, size in self.sizes.items()},
+            **({} if paths.layout.is_default else paths.layout.as_dict()),
         }
-        os_files.write_atomically(paths.meta, json.dumps(body, indent=1).encode())
-        return meta
+        data = json.dumps(body, indent=1).encode()
+        if not paths.layout.is_default or paths.meta_copy.exists():
+            os_files.write_atomically(paths.meta_copy, data)
+        os_files.write_atomically(paths.meta, data)
 
     @classmethod
     def _load(cls, paths: StorePaths) -> Self:
         try:
             body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
-            sizes = {name: int64_field(body, camel_case(name), 0) for name in SIZE_FIELDS}
+            sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
             return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
@@ -65,4 +82,4 @@ class StoreMeta:
         for name, mine in self.sizes.items():
             theirs = getattr(config, name)
             if mine != theirs:
-                raise StoreVersionError(paths.meta, f"says {camel_case(name)} is {mine}, the files say {theirs}")
+                raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")

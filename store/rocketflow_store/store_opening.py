@@ -10,7 +10,7 @@ from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
-from rocketflow_store.derived_state import LostState, config_of_files, leave_stop_record, look_at_derived
+from rocketflow_store.derived_state import LostState, leave_stop_record, look_at_derived
 from rocketflow_store.dispatch import Dispatcher
 from rocketflow_store.durability import make_derived_durable, make_log_durable
 from rocketflow_store.files import os_files
@@ -31,6 +31,7 @@ from rocketflow_store.transient_store_pool import BufferedFiles, TransientStoreP
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.log_directories import LogDirectories
 
 _SYNCS_AT_ONCE: Final = 4
 
@@ -82,16 +83,17 @@ class StoreParts:
 
 def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     """Create or recover the store whose directory the caller has locked."""
-    config = config_of_files(paths, config)
+    config = config.fitted_to(paths)
+    directories = paths.log_directories()
     lost = look_at_derived(paths, config)
     meta = StoreMeta.load_or_create(paths, config)
     lost.set_aside(paths)
-    for directory in (paths.commit_log, paths.consume_queue, paths.rocketflow, paths.config):
+    for directory in (*directories.writable, paths.consume_queue, paths.rocketflow, paths.config):
         os_files.make_directory(directory)
-    allocator = _make_allocator(paths, config)
+    allocator = _make_allocator(directories, config)
     if paths.abort.exists():
         make_last_files_whole(paths, config)
-    files = MappedFileQueue(paths.commit_log, config.mapped_file_size_commit_log, write=True, allocator=allocator)
+    files = MappedFileQueue(directories, config.mapped_file_size_commit_log, write=True, allocator=allocator)
     log = CommitLogView(files)
     queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
     queues.refresh()
@@ -129,11 +131,10 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     )
 
 
-def _make_allocator(paths: StorePaths, config: StoreConfig) -> AllocateMappedFileService:
+def _make_allocator(directories: LogDirectories, config: StoreConfig) -> AllocateMappedFileService:
     sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
     allocator = AllocateMappedFileService(
-        paths.commit_log,
-        paths.allocating,
+        directories,
         config.mapped_file_size_commit_log,
         warm=config.warm_maped_file_enable,
         warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * PAGE_BYTES if sync else 0,

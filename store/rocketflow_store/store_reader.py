@@ -52,12 +52,14 @@ class StoreReader:
 
     def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
         self.path = Path(path)
-        self.paths = StorePaths(self.path)
         check_directory(self.path, must_exist=True)
+        self.paths = StorePaths.of(self.path, config)
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
             raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
-        self.config = self._fitted(config or StoreConfig())
-        self._files = self._log_files_type(self.paths.commit_log, self.config.mapped_file_size_commit_log, write=False)
+        self.config = (config or StoreConfig()).fitted_to(self.paths)
+        self._files = self._log_files_type(
+            self.paths.log_directories(), self.config.mapped_file_size_commit_log, write=False
+        )
         self._log = CommitLogView(self._files)
         self._table = FileQueueTable(
             self.paths.consume_queue, self.config.mapped_file_size_consume_queue, self._log, write=False
@@ -71,6 +73,7 @@ class StoreReader:
         )
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
         self._known_end, self._known_end_for = -1, -1
+        self._meta_mark = self.paths.meta_mark()
         self._replacements = 0
         self._table.refresh()
 
@@ -90,7 +93,7 @@ class StoreReader:
 
     def refresh(self) -> None:
         """Look for files, topics and queues that came or went."""
-        if len(self._files) == 0:
+        if len(self._files) == 0 or self.paths.meta_mark() != self._meta_mark:
             self._fit()
         self._look_at_log()
         self._table.refresh()
@@ -103,13 +106,11 @@ class StoreReader:
             self._known_end = -1
             self._table.reopen()
 
-    def _fitted(self, config: StoreConfig) -> StoreConfig:
-        return config.fitted_to(self.paths)
-
     def _fit(self) -> None:
-        """File sizes may be told only now: the store was empty when it was opened."""
-        config = self.config.fitted_to(self.paths)
-        if config != self.config:
+        """Sizes may be told only now (the store was empty when it was opened), and a writer may use more paths."""
+        self._meta_mark = self.paths.meta_mark()
+        config, paths = self.config.fitted_to(self.paths), StorePaths.of(self.path, self.config)
+        if config != self.config or paths != self.paths:
             path = self.path
             self.close()
             self.__init__(path, config)  # type: ignore[misc]

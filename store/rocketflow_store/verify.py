@@ -33,7 +33,6 @@ from rocketflow_store.verify_side import (
     check_config,
     check_files,
     check_meta,
-    fitted_config,
     offsets_beyond,
 )
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]
 
-__all__ = ["Finding", "VerifyResult", "fitted_config", "verify_store"]
+__all__ = ["Finding", "VerifyResult", "verify_store"]
 
 _BLOCK: Final = 1 << 16
 _MAX_ODD: Final = 1000
@@ -76,9 +75,6 @@ class _AnyLength(MappedFileQueue):
 
 class _LenientReader(StoreReader):
     _log_files_type = _AnyLength
-
-    def _fitted(self, config: StoreConfig) -> StoreConfig:
-        return fitted_config(self.paths, config)
 
 
 def verify_store(

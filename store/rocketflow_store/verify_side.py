@@ -2,82 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.config import SIZE_FIELDS, StoreConfig, camel_case
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import StoreError
+from rocketflow_store.file_sizes import SIZE_KEYS
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
-from rocketflow_store.format.index_layout import index_file_size
 from rocketflow_store.mapped_file import file_name
 from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.store_layout import StoreLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.findings import FindingList
 
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
 _LATEST_MS: Final = 1 << 46
 _LAST_OFFSET: Final = 1 << 56
-
-
-def fitted_config(paths: StorePaths, config: StoreConfig | None) -> StoreConfig:
-    """Settings with the store's file sizes, also where the only file of a kind was cut.
-
-    What most files have counts; where that is one file, a longer size that `store.meta` names is believed.
-    """
-    fitted = (config or StoreConfig()).fitted_to(paths)
-    told = _meta_sizes(paths)
-    logs = Counter(_size(one) for one in _files(paths.commit_log) if one.name.isdigit() and _size(one))
-    units = Counter(
-        _size(one)
-        for topic in _directories(paths.consume_queue)
-        for queue in _directories(topic)
-        for one in _files(queue)
-        if one.name.isdigit() and _size(one)
-    )
-    indexes = Counter(_size(one) for one in _files(paths.index) if one.name.isdigit() and _size(one))
-    sizes = {
-        "mapped_file_size_commit_log": _likely(logs, told.get("mapped_file_size_commit_log"))
-        or fitted.mapped_file_size_commit_log,
-        "mapped_file_size_consume_queue": _likely(units, told.get("mapped_file_size_consume_queue"))
-        or fitted.mapped_file_size_consume_queue,
-    }
-    if told:
-        layout = told["max_hash_slot_num"], told["max_index_num"]
-        size = index_file_size(*layout)
-        if _likely(indexes, size) == size:
-            sizes["max_hash_slot_num"], sizes["max_index_num"] = layout
-    try:
-        return replace(fitted, **sizes)  # type: ignore[arg-type]
-    except StoreError:
-        return fitted
-
-
-def _likely(counts: Counter[int], told: int | None) -> int | None:
-    """Which size the files were made with; None where nothing tells."""
-    if not counts or (told is not None and told in counts):
-        return told
-    best = max(counts, key=lambda size: (counts[size], size))
-    return told if told is not None and counts[best] == 1 and best < told else best
-
-
-def _meta_sizes(paths: StorePaths) -> dict[str, int]:
-    try:
-        body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
-        return {name: int64_field({name: body[camel_case(name)]}, name, 0) for name in SIZE_FIELDS}
-    except (OSError, ValueError, KeyError):
-        return {}
 
 
 def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None:
@@ -148,21 +97,25 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
     try:
         body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
         _ = body["storeId"], int64_field({"formatVersion": body["formatVersion"]}, "formatVersion", 0)
-        sizes = {name: int64_field({name: body[camel_case(name)]}, name, 0) for name in SIZE_FIELDS}
+        sizes = {name: int64_field({name: body[key]}, name, 0) for name, key in SIZE_KEYS.items()}
+        StoreLayout.from_dict(body)
     except (OSError, ValueError, KeyError) as error:
         found.add("meta", paths.meta, 0, size, f"cannot be understood ({error})")
         return
     for name, told in sizes.items():
         if told != getattr(config, name):
             found.add(
-                "meta", paths.meta, 0, size, f"{camel_case(name)} is {told}, the files say {getattr(config, name)}"
+                "meta", paths.meta, 0, size, f"{SIZE_KEYS[name]} is {told}, the files say {getattr(config, name)}"
             )
 
 
 def check_files(paths: StorePaths, config: StoreConfig, found: FindingList) -> None:
     """Names and sizes of the big files, and that the CommitLog has no gap. A live writer may be making a new one."""
-    _directory(paths.commit_log, config.mapped_file_size_commit_log, found)
-    bases = sorted(int(one.name) for one in _files(paths.commit_log) if _is_name(one.name, _NAME_DIGITS) and _size(one))
+    bases: list[int] = []
+    for directory in paths.commit_logs:
+        _directory(directory, config.mapped_file_size_commit_log, found)
+        bases += [int(one.name) for one in _files(directory) if _is_name(one.name, _NAME_DIGITS) and _size(one)]
+    bases.sort()
     size = config.mapped_file_size_commit_log
     for base, following in pairwise(bases):
         for gone in range(base + size, following, size):

@@ -16,6 +16,7 @@ from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
 from rocketflow_store.files import os_files
+from rocketflow_store.log_directories import LogDirectories
 
 SIZE = 1 << 16
 BODY = b"b" * 900
@@ -178,7 +179,8 @@ class Gate:
 
 def test_a_file_that_is_not_made_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    service = AllocateMappedFileService(tmp_path, tmp_path / "tmp", SIZE, wait_s=0)
+    directories = LogDirectories((tmp_path,), staging={tmp_path: tmp_path / "tmp"})
+    service = AllocateMappedFileService(directories, SIZE, wait_s=0)
     service.want([SIZE])
     assert gate.entered.wait(60)
     with pytest.raises(FileAllocationTimeoutError):

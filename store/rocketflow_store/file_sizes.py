@@ -1,0 +1,166 @@
+"""With which sizes the files of a store were made, told by the files themselves and by `store.meta`.
+
+Sizes are properties of a store: who opens it has to take them as they are. One file of another size (cut off, or half
+made by a stop) must not change what is believed, and two that contradict each other must not be averaged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files.os_files import access_error, read_file
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.index_layout import index_file_size, layout_of_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store.config import StorePaths
+
+SIZE_KEYS: Final = {
+    "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
+    "mapped_file_size_consume_queue": "mappedFileSizeConsumeQueue",
+    "max_hash_slot_num": "maxHashSlotNum",
+    "max_index_num": "maxIndexNum",
+}
+"""Settings that are properties of a store's files, and RocketMQ's keys for them."""
+
+_ENOUGH_QUEUES: Final = 64
+"""After so many queues that agree no more are asked."""
+
+
+class _File(NamedTuple):
+    path: str
+    base: int
+    size: int
+
+
+def detect_sizes(paths: StorePaths) -> dict[str, int]:
+    """Sizes by the names of StoreConfig's fields; only those that the store tells.
+
+    StoreVersionError where files of ConsumeQueues were made with different sizes.
+    """
+    told = _sizes_in_meta(paths)
+    found = dict(told)
+    logs = [one for directory in paths.commit_logs for one in _files(directory)]
+    units = _queue_sizes(paths.consume_queue)
+    for name, counts in (
+        ("mapped_file_size_commit_log", Counter(one.size for one in logs)),
+        ("mapped_file_size_consume_queue", units.likely()),
+    ):
+        size = _likely(counts, told.get(name))
+        if size is not None:
+            found[name] = size
+    layout = _index_layout(paths.index, told)
+    if layout is not None:
+        found["max_hash_slot_num"], found["max_index_num"] = layout
+    return found
+
+
+def _likely(counts: Counter[int], told: int | None) -> int | None:
+    """Which size the files were made with: `told` if one has it, the commonest, the larger of equals.
+
+    Where that is a single file, a larger size that was told is believed: the file was cut.
+    """
+    if not counts or (told is not None and told in counts):
+        return told
+    best = max(counts, key=lambda size: (counts[size], size))
+    return told if told is not None and counts[best] == 1 and best < told else best
+
+
+class _QueueSizes:
+    """What the files of queues say: those followed by another one by where that begins, the others by their length."""
+
+    def __init__(self) -> None:
+        self._certain: dict[int, str] = {}
+        self._lengths: Counter[int] = Counter()
+
+    def look(self, files: list[_File]) -> None:
+        """Take the files of one queue, oldest first."""
+        for one, following in pairwise(files):
+            if one.size == following.base - one.base and one.size % UNIT_SIZE == 0:
+                self._certain.setdefault(one.size, one.path)
+        if files and files[-1].size % UNIT_SIZE == 0 and files[-1].base % files[-1].size == 0:
+            self._lengths[files[-1].size] += 1
+
+    @property
+    def agree(self) -> bool:
+        return len({*self._certain, *self._lengths}) <= 1
+
+    def likely(self) -> Counter[int]:
+        """How many files speak for which size."""
+        if len(self._certain) > 1:
+            (first, path), (second, other) = sorted(self._certain.items())[:2]
+            raise StoreVersionError(
+                path,
+                f"was made with {first} bytes and {other} with {second}: they are of different stores; put the queues "
+                "of one of them elsewhere",
+            )
+        return Counter(dict.fromkeys(self._certain, 1 << 30)) if self._certain else self._lengths
+
+
+def _queue_sizes(directory: Path) -> _QueueSizes:
+    sizes = _QueueSizes()
+    for number, queue in enumerate(one for topic in _directories(directory) for one in _directories(topic)):
+        if number >= _ENOUGH_QUEUES and sizes.agree:
+            break
+        sizes.look(_files(queue))
+    return sizes
+
+
+def _index_layout(directory: Path, told: dict[str, int]) -> tuple[int, int] | None:
+    """(hash slots, entries) of index files; their size alone tells only usual proportions."""
+    sizes = Counter(one.size for one in _files(directory))
+    if "max_hash_slot_num" in told and "max_index_num" in told:
+        layout = told["max_hash_slot_num"], told["max_index_num"]
+        size = index_file_size(*layout)
+        if _likely(sizes, size) == size:
+            return layout
+    size = _likely(sizes, None) or 0
+    return layout_of_size(size) if size else None
+
+
+def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
+    """What `store.meta`, or its copy, says: files that do not exist yet will be made with these sizes."""
+    for path in (paths.meta, paths.meta_copy):
+        try:
+            body = parse_json_object(read_file(path).decode("utf-8"))
+            return {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
+        except (OSError, ValueError):
+            continue
+    return {}
+
+
+def _files(directory: Path) -> list[_File]:
+    """Files with numbers for names, by number; empty ones tell nothing."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.isdigit() and entry.is_file():
+                    size = entry.stat().st_size
+                    if size:
+                        found.append(_File(entry.path, int(entry.name), size))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise access_error(directory, error) from error
+    return sorted(found, key=lambda one: one.base)
+
+
+def _directories(directory: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted(entry.path for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise access_error(directory, error) from error
+    yield from map(Path, found)
