@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError, StorePoolDeficientError
+from rocketflow_store.errors import StoreError, StoreFencedError, StorePoolDeficientError
 from rocketflow_store.flush import flush_due
 from rocketflow_store.format.record import BLANK_SIZE, encode_blank
 
@@ -115,7 +115,7 @@ class CommitLog:
                 self._end_file(begin)
             mapped = self._file_for(phy_offset)
             self._write(mapped, phy_offset - mapped.file_from_offset, record)
-        except StoreError:
+        except BaseException:
             self.undo(begin)
             raise
 
@@ -146,14 +146,18 @@ class CommitLog:
             self._buffered.write(mapped, position, data)
 
     def undo(self, offset: int) -> None:
-        """Take back what was written behind the published position."""
+        """Take back what was written behind the published position; StoreFencedError where that fails."""
         if self._buffered is not None:
             self._buffered.undo(offset)
         start = offset if offset % self._files.file_size == 0 else offset - offset % self._files.file_size + 1
-        self._files.drop_from(start)
-        last = self._files.find(offset)
-        if last is not None:
-            last.zero_from(offset - last.file_from_offset)
+        try:
+            self._files.drop_from(start)
+            last = self._files.find(offset)
+            if last is not None:
+                last.zero_from(offset - last.file_from_offset)
+        except (StoreError, OSError) as error:
+            why = f"what a failed write left cannot be taken back: {error}"
+            raise StoreFencedError(self._files.directory, why) from error
 
     def publish(self, offset: int) -> None:
         """The log ends at `offset` now."""

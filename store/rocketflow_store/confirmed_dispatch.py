@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.confirm import ConfirmFile
 from rocketflow_store.dispatch import DispatchRow, DispatchRows, gather_rows
+from rocketflow_store.errors import StoreFencedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,8 @@ class ConfirmedDispatch:
         self.confirm_file = ConfirmFile(
             parts.paths, end, end, synced=parts.sync_flush, record_crc=parts.config.enabled_append_prop_crc
         )
+        self.failure: BaseException | None = None
+        """What the last call of `follow` failed with, None where it went well."""
         self.dispatched_timestamp = parts.store_timestamp
         """Store time of the last record that was dispatched (ms)."""
 
@@ -45,27 +48,49 @@ class ConfirmedDispatch:
         self._pending.extend(rows)
 
     def follow(self) -> None:
-        """Dispatch what the flush mode confirms, and publish how far readers may look."""
+        """Dispatch what the flush mode confirms, and publish how far readers may look.
+
+        Where that fails (no space for a queue, say) nothing is forgotten: `failure` tells why, and the next call tries
+        again. A failed sync fences the store.
+        """
         with self.lock:
             limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
-            confirmed = self.confirm_offset
-            ready: list[DispatchRow | DispatchRows] = []
+            taken: list[tuple[int, DispatchRow | DispatchRows]] = []
             while self._pending and self._pending[0][0] <= limit:
-                confirmed, rows = self._pending.popleft()
-                ready.append(rows)
-            for single, group in groupby(ready, lambda rows: isinstance(rows, DispatchRow)):
-                if single:
-                    self._dispatch_singles(list(group))  # type: ignore[arg-type]
-                else:
-                    self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
-            if confirmed > self.confirm_offset:
-                self.confirm_offset = confirmed
-                self.confirm_file.confirm(confirmed)
+                taken.append(self._pending.popleft())
+            ready = [rows for _, rows in taken]
+            try:
+                if ready and self.failure is not None:
+                    self._forget_keys(ready[0])
+                self._dispatch_all(ready)
+            except BaseException as error:
+                self._pending.extendleft(reversed(taken))
+                self.failure = error
+                if isinstance(error, StoreFencedError):
+                    self._parts.flush.fence = error
+                raise
+            self.failure = None
+            if taken:
+                self.confirm_offset = taken[-1][0]
+                self.confirm_file.confirm(self.confirm_offset)
                 last = ready[-1]
                 if isinstance(last, DispatchRow):
                     self.dispatched_timestamp = last.store_timestamp
                 elif len(last.store_timestamps):
                     self.dispatched_timestamp = int(last.store_timestamps[-1])
+
+    def _forget_keys(self, first: DispatchRow | DispatchRows) -> None:
+        """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
+        phy_offset = first.phy_offset if isinstance(first, DispatchRow) else int(first.phy_offsets[0])
+        if self._parts.index.end_phy_offset >= phy_offset:
+            self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
+
+    def _dispatch_all(self, ready: list[DispatchRow | DispatchRows]) -> None:
+        for single, group in groupby(ready, lambda rows: isinstance(rows, DispatchRow)):
+            if single:
+                self._dispatch_singles(list(group))  # type: ignore[arg-type]
+            else:
+                self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
 
     def _dispatch_singles(self, rows: list[DispatchRow]) -> None:
         if len(rows) >= _GATHER_FROM:

@@ -94,6 +94,8 @@ class FlushServices:
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log_to(end)
             self._dispatch.follow()
+        elif self._dispatch.failure is not None:
+            self._dispatch.follow()
 
     def queues_step(self) -> None:
         """FlushConsumeQueueService: sync queues of which enough waits; when time is up everything, with checkpoint."""
@@ -102,12 +104,14 @@ class FlushServices:
         if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
             self.flush()
             return
+        self._parts.flush.check()
         with self._lock:
             self._fencing(lambda: [queue.sync(least_pages * PAGE_BYTES) for queue in self._parts.queues.all()])
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
+        self._parts.flush.check()  # what a failed sync left is not made good by another one
         commit_log.commit()
         self._flush_log_to(commit_log.committed_offset)
         with self._lock:
@@ -117,8 +121,8 @@ class FlushServices:
                 timestamp = dispatch.dispatched_timestamp
             self._fencing(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
-            self._write_checkpoint()
-            dispatch.confirm_file.durable(target)
+            self._fencing(self._write_checkpoint)
+            self._fencing(lambda: dispatch.confirm_file.durable(target))
             self._frontier = target
 
     def flush_last(self, store_timestamp: int) -> None:

@@ -160,6 +160,11 @@ class MessageStore:
         self._check_open()
         self._flushing.flush()
 
+    def dispatch_pending(self) -> None:
+        """Show what is stored and could not be dispatched (no space for a queue); raises while the cause is there."""
+        self._check_open()
+        self._dispatch.follow()
+
     def _before_removal(self, min_phy_offset: int) -> None:
         low, high = self.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
         remember_commits(self.paths, self._queries, low, high, min_phy_offset)

@@ -14,6 +14,7 @@ from rocketflow_store.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
     StoreAccessError,
+    StoreError,
     StoreFencedError,
     StoreFullError,
     StorePoolDeficientError,
@@ -106,12 +107,19 @@ class PutPath:
                 return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, late) for one in results]
         elif self.appended is not None:
             self.appended()
-        self._dispatch.follow()
+        try:
+            self._dispatch.follow()
+        except (StoreError, MemoryError) as error:
+            self._statistics.late(results)
+            why = f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
+            return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, why) for one in results]
         return results
 
     def check_writable(self) -> None:
-        """Raise where a sync or the last commit failed, or the disk is too full."""
+        """Raise where a sync, the last commit or the last dispatch failed, or the disk is too full."""
         self._flush.check()
+        if self._dispatch.failure is not None:
+            self._dispatch.follow()
         if self._commit_log.commit_error is not None:
             raise self._commit_log.commit_error
         if self._is_disk_full():
@@ -133,7 +141,7 @@ class PutPath:
             return self._refuse(message.topic, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
         with self.lock:
             try:
-                if self._flush.fence is not None or self._commit_log.commit_error is not None or self._is_disk_full():
+                if self._is_held_up():
                     self.check_writable()
                 now_ms = statistics.lock_began_ms = self.tick()
                 queue_id = self._choose_queue(message)
@@ -143,12 +151,22 @@ class PutPath:
                 return self._refuse(message.topic, error.status, error.why)
             except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
                 return self._refuse(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
-            except (StoreFencedError, StoreFullError, StoreAccessError) as error:
+            except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error
-                return self._refuse(message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error))
+                return self._refuse(
+                    message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error) or "out of memory"
+                )
             finally:
                 statistics.lock_began_ms = 0
+
+    def _is_held_up(self) -> bool:
+        return (
+            self._flush.fence is not None
+            or self._commit_log.commit_error is not None
+            or self._dispatch.failure is not None
+            or self._is_disk_full()
+        )
 
     def _refuse(self, topic: str, status: PutMessageStatus, why: str) -> PutMessageResult:
         self._statistics.refused(status)
@@ -178,22 +196,22 @@ class PutPath:
         phy_offset = self._commit_log.place_one(size)
         record = encode_record(fields, phy_offset, queue_offset, now_ms, property_crc)
         assert len(record) == size
-        self._commit_log.append(record, phy_offset)
-        if queued:
-            self._offsets.advance(topic, fields.queue_id)
         row = self.row(fields, properties, phy_offset, size, queue_offset, now_ms)
-        self._commit_log.publish(phy_offset + size)
-        self._dispatch.add(phy_offset + size, row)
-        self._statistics.put_times += 1
-        return PutMessageResult(
-            PutMessageStatus.PUT_OK,
-            topic,
-            fields.queue_id,
-            queue_offset,
-            phy_offset,
-            offset_msg_id(self._config.store_host, phy_offset),
-            now_ms,
+        msg_id = offset_msg_id(self._config.store_host, phy_offset)
+        result = PutMessageResult(
+            PutMessageStatus.PUT_OK, topic, fields.queue_id, queue_offset, phy_offset, msg_id, now_ms
         )
+        self._commit_log.append(record, phy_offset)
+        try:  # nothing below allocates much, or waits for anything
+            if queued:
+                self._offsets.advance(topic, fields.queue_id)
+            self._commit_log.publish(phy_offset + size)
+            self._dispatch.add(phy_offset + size, row)
+        except BaseException as error:  # log, offsets and dispatch may disagree now
+            self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
+            raise
+        self._statistics.put_times += 1
+        return result
 
     def row(
         self,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 class ServiceThread:
     """Calls `step` every `interval_s`, or when it is woken, for the first time after `first_s`, until it is stopped.
 
-    A step that raises a StoreError is tried again at its next time; `error` keeps what the last one raised.
+    A step that raises (no space, no memory) is tried again at its next time; `error` keeps what the last one raised.
     """
 
     def __init__(
@@ -23,7 +21,7 @@ class ServiceThread:
         self._step, self._interval_s = step, interval_s
         self._first_s = interval_s if first_s is None else first_s
         self._stop, self._woken = threading.Event(), threading.Event()
-        self.error: StoreError | None = None
+        self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -38,7 +36,7 @@ class ServiceThread:
             try:
                 self._step()
                 self.error = None
-            except StoreError as error:
+            except Exception as error:
                 self.error = error
 
     def pause(self, seconds: float) -> bool:

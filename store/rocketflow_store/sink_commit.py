@@ -145,6 +145,7 @@ def commit_batch(
     replay_mismatch="skip" they are left out where the number of rows agrees). New topics get `queues` queues.
     """
     check_sink_id(batch.sink_id)
+    store.dispatch_pending()
     last = last_commit(store, batch.sink_id)
     newest = newest_run(store.paths.staging, batch.sink_id)
     if last is not None:

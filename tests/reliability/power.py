@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from tests.reliability.checker import Place
+from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store.errors import StoreError
+from tests.reliability.checker import Place, check, numbers_there
 from tests.reliability.disk_layer import CHANGES, Call
+from tests.reliability.independent_reader import parse_record
 from tests.reliability.simulated_disk import SimulatedDisk, State
 from tests.reliability.workload import SMALL, body
 
@@ -49,7 +53,9 @@ class Instant:
             start = ack.phy_offset - ack.phy_offset % file_size
             name = f"commitlog/{start:020d}"
             if self.state.is_durable(name, ack.phy_offset - start, ack.end_offset - start):
-                found.append(ack)
+                record = parse_record(self.state.durable_bytes(name), ack.phy_offset - start)
+                if record is not None and record.phy_offset == ack.phy_offset:
+                    found.append(ack)
         return found
 
 
@@ -74,23 +80,43 @@ class Run:
     instants: list[Instant] = field(default_factory=list)
     attempted: int = 0
     equal: bool = False
+    tolerant: bool = False
+    """Go on where the store refuses or fails, as long as it does so with a StoreError."""
+    may_lose: bool = False
+    """Messages may be gone since the last process."""
+    before_close: Callable[[MessageStore], None] = lambda _: None
     store: MessageStore | None = None
+    refused: int = 0
+    """Messages that were not acknowledged."""
     _flushed: int = 0
 
     def after_kill(self, disk: SimulatedDisk, instant: Instant) -> Run:
         """The run of the next process, on what a kill at that instant leaves."""
         return Run(
-            disk, self.flush, self.rng, self.freeze, list(instant.acks), attempted=instant.attempted, equal=self.equal
+            disk,
+            self.flush,
+            self.rng,
+            self.freeze,
+            list(instant.acks),
+            attempted=instant.attempted,
+            equal=self.equal,
         )
 
     def go(self, steps: int) -> None:
         """Open, do so many things, close."""
         self.disk.on_call = self._look
-        with MessageStore.open(self.disk.root, config(self.flush)) as self.store:
-            self._flushed = len(self.acks)  # an open makes durable what it finds
-            self.store.create_topic("t", 2)
+        tolerated = (StoreError,) if self.tolerant else ()
+        with suppress(*tolerated), MessageStore.open(self.disk.root, config(self.flush)) as self.store:
+            there = [ack for ack in self.acks if ack.end_offset <= self.store.max_phy_offset]
+            assert self.may_lose or there == self.acks, f"a restart lost {self.acks[len(there) :]}"
+            self.acks = there
+            self._flushed = len(there)  # an open makes durable what it finds
+            with suppress(*tolerated):
+                self.store.create_topic("t", 2)
             for _ in range(steps):
-                self._step(self.store)
+                with suppress(*tolerated):
+                    self._step(self.store)
+            self.before_close(self.store)
         self.disk.on_call = lambda _: None
 
     def _number(self, index: int) -> int:
@@ -126,10 +152,43 @@ class Run:
                         result.physical_offset + size,
                     )
                 )
+            else:
+                self.refused += 1
+
+    def now(self) -> Instant:
+        """The instant that it is."""
+        return self._instant(Call("now", None, ()))
 
     def _look(self, call: Call) -> None:
         if call.kind in CHANGES and self.freeze(call):
-            confirm = self.store.confirm_offset if self.store is not None else 0
-            self.instants.append(
-                Instant(self.disk.freeze(), tuple(self.acks), self.attempted, confirm, self._flushed, call)
-            )
+            self.instants.append(self._instant(call))
+
+    def _instant(self, call: Call) -> Instant:
+        confirm = self.store.confirm_offset if self.store is not None else 0
+        return Instant(self.disk.freeze(), tuple(self.acks), self.attempted, confirm, self._flushed, call)
+
+
+def after_power_loss(image: Path, instant: Instant, run: Run, context: str) -> tuple[list[int], int]:
+    """Recover the image; (acknowledged messages that are missing, how many were promised to be there)."""
+    sync = run.flush == "sync"
+    promised = instant.acks if sync else instant.durable(SMALL["mapped_file_size_commit_log"])
+    with MessageStore.open(image, config(run.flush)) as store:
+        recovery, end = store.recovery, store.max_phy_offset
+    assert end >= instant.confirm_offset or not sync, f"{context}: readers had seen more (C1)"
+    missing = [ack for ack in instant.acks if ack.end_offset > end]
+    assert not {*promised} & {*missing}, f"{context}: lost although it was on the disk"
+    assert not {*instant.acks[: instant.flushed]} & {*missing}, f"{context}: lost although a flush was completed"
+    assert recovery.abort_found or not missing, f"{context}: lost, and nothing says so"
+    verdict = check(
+        image, {ack.number: ack.place for ack in instant.acks if ack.end_offset <= end}, run.numbers(instant.attempted)
+    )
+    assert verdict.clean, f"{context}: {verdict}"  # with what is missing behind the end: only a suffix is
+    assert not keys_missing(image), f"{context}: keys {keys_missing(image)} lead nowhere"
+    return [ack.number for ack in missing], len(promised)
+
+
+def keys_missing(image: Path) -> list[int]:
+    """Numbers of messages that are there and that their key does not lead to."""
+    there = set(numbers_there(image, "t").values())
+    with StoreReader(image) as reader:
+        return [number for number in sorted(there) if len(reader.query_message("t", f"k{number}")) != 1]

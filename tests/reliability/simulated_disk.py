@@ -95,6 +95,12 @@ class State:
             return False
         return one.durable[start:end] == one.live[start:end]
 
+    def durable_bytes(self, name: str) -> bytes:
+        """What of a file is on the disk for certain, dirty sectors aside."""
+        number = self.names[name]
+        assert number is not None
+        return self.files[number].durable
+
     def crash(self, target: Path, seed: int, p: float) -> None:
         """The files that a power loss at this instant leaves: dirty blocks and pending names new with chance `p`.
 

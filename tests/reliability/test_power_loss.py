@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore, StoreReader
-from tests.reliability.checker import check, numbers_there
-from tests.reliability.power import Instant, Run, config
+from tests.reliability.power import Run, after_power_loss
 from tests.reliability.results import Tally
 from tests.reliability.simulated_disk import SimulatedDisk
 from tests.reliability.trials import seeds
-from tests.reliability.workload import SMALL
 
 pytestmark = pytest.mark.slow
 
@@ -37,34 +34,6 @@ def run_of(directory: Path, seed: int, flush: str) -> Run:
     return run
 
 
-def after_power_loss(image: Path, instant: Instant, run: Run, context: str) -> tuple[list[int], int]:
-    """Recover the image; (acknowledged messages that are missing, those of them that were promised)."""
-    size = SMALL["mapped_file_size_commit_log"]
-    durable = instant.acks if run.flush == "sync" else instant.durable(size)
-    promised = {ack.number: ack.place for ack in durable}
-    # nobody has seen what the flush mode may take back (C1)
-    promised |= {
-        ack.number: ack.place
-        for ack in instant.acks
-        if run.flush == "sync" and ack.end_offset <= instant.confirm_offset
-    }
-    with MessageStore.open(image, config(run.flush)) as store:
-        recovery = store.recovery
-        end = store.max_phy_offset
-    verdict = check(image, promised, run.numbers(instant.attempted))
-    assert verdict.clean, f"{context}: {verdict}"
-    assert not keys_missing(image), f"{context}: keys {keys_missing(image)} lead nowhere"
-    missing = [ack for ack in instant.acks if ack.end_offset > end]
-    served = check(
-        image, {ack.number: ack.place for ack in instant.acks if ack.end_offset <= end}, run.numbers(instant.attempted)
-    )
-    assert served.clean, f"{context}: not a suffix: {served}"  # everything below the new end is there (B1)
-    flushed = {ack.number for ack in instant.acks[: instant.flushed]}
-    assert not flushed & {ack.number for ack in missing}, f"{context}: a completed flush was lost"
-    assert recovery.abort_found or not missing, context
-    return [ack.number for ack in missing], len(promised)
-
-
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
     """The process is killed, another one opens the store and goes on, and then the power goes: two faults, one disk."""
@@ -84,13 +53,6 @@ def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[...
             counts.trial(None, context, hit=bool(missing) or bool(instant.state.pending))
             shutil.rmtree(image)
         shutil.rmtree(tmp_path / "run")
-
-
-def keys_missing(image: Path) -> list[int]:
-    """Numbers of messages that are there and that their key does not lead to."""
-    there = set(numbers_there(image, "t").values())
-    with StoreReader(image) as reader:
-        return [number for number in sorted(there) if len(reader.query_message("t", f"k{number}")) != 1]
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])

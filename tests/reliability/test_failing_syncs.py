@@ -1,0 +1,104 @@
+"""Rows S17 and S18: a sync fails, once or for ever; the store is fenced, and no later sync is believed (A2, R6)."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, PutMessageStatus
+from tests.reliability.disk_layer import Call
+from tests.reliability.power import Run, after_power_loss
+from tests.reliability.results import Tally
+from tests.reliability.simulated_disk import Flavour, SimulatedDisk
+from tests.reliability.trials import FULL, SEED
+
+pytestmark = pytest.mark.slow
+
+STEPS = 30
+
+
+class FailingSync:
+    """Lets the `nth` sync fail, or (`on`) every one from there on."""
+
+    def __init__(self, nth: int, flavour: Flavour, *, on: bool) -> None:
+        self._nth, self.flavour, self._on = nth, flavour, on
+        self.seen = 0
+        self.failed: list[Call] = []
+
+    def __call__(self, call: Call) -> Flavour | None:
+        self.seen += 1
+        if self.seen == self._nth or (self._on and self.seen > self._nth):
+            self.failed.append(call)
+            return self.flavour
+        return None
+
+    @property
+    def harmless(self) -> bool:
+        """Whether only files failed that nobody uses yet: they are made again, from nothing, or not at all."""
+        return all(_is_made_again(str(call.path)) for call in self.failed)
+
+
+def _is_made_again(path: str) -> bool:
+    return "/rocketflow/tmp/" in path or "/config/" in path or path.endswith(("/config", ".tmp"))
+
+
+def run_on(disk: SimulatedDisk, flush: str, failing: FailingSync, context: str) -> Run:
+    """The run, in which that sync fails; at its end the store must be fenced."""
+    disk.fail_sync = failing
+    run = Run(disk, flush, random.Random(SEED), lambda _: False, tolerant=True)
+    run.before_close = lambda store: check_fence(store, failing, run, context)
+    run.go(STEPS)
+    return run
+
+
+def check_fence(store: MessageStore, failing: FailingSync, run: Run, context: str) -> None:
+    """No more acknowledgements, reads go on."""
+    if not failing.failed or failing.harmless:
+        return
+    assert store.statistics()["fenced"], f"{context}: not fenced after {failing.failed[0]}"
+    answer = store.put_message(Message("t", b"x"))
+    assert answer.status is PutMessageStatus.SERVICE_NOT_AVAILABLE, f"{context}: {answer}"
+    readable = run.acks if failing.flavour is not Flavour.CLEAN_OLD or run.flush == "sync" else []
+    for ack in readable:
+        assert store.look_message_by_offset(ack.phy_offset) is not None, f"{context}: {ack} cannot be read"
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("row", ["S17", "S18"])
+def test_a_sync_fails(tmp_path: Path, row: str, flush: str, tally: Callable[..., Tally]) -> None:
+    """Each sync of a run. Behind it: a restart on the same disk, which goes on, and then the power goes."""
+    counts = tally(row, flush)
+    probe = FailingSync(0, Flavour.DIRTY, on=False)
+    (tmp_path / "probe").mkdir()
+    with SimulatedDisk(tmp_path / "probe") as disk:
+        run_on(disk, flush, probe, "probe")
+    assert probe.seen > STEPS
+    flavours = list(Flavour)
+    for nth in range(1, probe.seen + 1):
+        for flavour in flavours if FULL else [flavours[nth % 3]]:
+            trial(tmp_path / "trial", flush, nth, flavour, row == "S18", counts)
+            shutil.rmtree(tmp_path / "trial")
+    assert counts.hits > counts.trials * 3 // 4
+
+
+def trial(directory: Path, flush: str, nth: int, flavour: Flavour, on: bool, counts: Tally) -> None:
+    failing = FailingSync(nth, flavour, on=on)
+    context = f"seed {SEED}, sync {nth}, {flavour.name}"
+    (directory / "live").mkdir(parents=True)
+    with SimulatedDisk(directory / "live") as disk:
+        run = run_on(disk, flush, failing, context)
+        stopped = run.now()
+    stopped.state.crash(directory / "image", SEED + nth, 0.5)
+    after_power_loss(directory / "image", stopped, run, f"{context}, power loss")
+    with stopped.state.kill(directory / "next") as disk:
+        following = run.after_kill(disk, stopped)
+        following.may_lose = flush == "async" and flavour is Flavour.CLEAN_OLD
+        following.go(6)
+        instant = following.now()
+    instant.state.crash(directory / "image2", SEED + nth, 0.5)
+    after_power_loss(directory / "image2", instant, following, f"{context}, restart, power loss")
+    counts.trial(None, context, hit=bool(failing.failed))
