@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.dispatch import DispatchRow, DispatchRows
+    from rocketflow_store.confirmed_dispatch import ConfirmedDispatch, Dispatched
+    from rocketflow_store.dispatch import DispatchRow
     from rocketflow_store.put_path import PutPath
     from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
@@ -89,7 +89,7 @@ class BulkAppend:
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
             placer.pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
             # no row may be seen before all of them are: every part is confirmed by the end of the last
-            self._publish(placer, [(placer.end, head), *((placer.end, one.rows) for one in placed)])
+            self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])
             if self._sync_flush:
                 self._flush_to(placer.end, _COMMIT_TIMEOUT_S)
             else:
@@ -106,7 +106,7 @@ class BulkAppend:
         queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
         record = encode_record(fields, phy_offset, queue_offset, now_ms, self._config.enabled_append_prop_crc)
         assert len(record) == size
-        self._commit_log.append(record, phy_offset)
+        self._commit_log.append(record, [(phy_offset, 0)])
         return self._put.row(fields, decode_properties(fields.properties), phy_offset, size, queue_offset, now_ms)
 
     def _append_chunk(self, chunk: EncodedChunk) -> PlacedChunk:
@@ -130,7 +130,7 @@ class BulkAppend:
             self._commit_log.undo(begin)
             raise
 
-    def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, DispatchRow | DispatchRows]]) -> None:
+    def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]]) -> None:
         self._offsets.advance_all(placer.pending)
         self._statistics.put_times += sum(placer.pending.values())
         self._commit_log.publish(placer.end)

@@ -20,6 +20,8 @@ from rocketflow_store.flush import flush_due
 from rocketflow_store.format.record import BLANK_SIZE, encode_blank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from rocketflow_store.mapped_file import MappedFile
@@ -105,25 +107,35 @@ class CommitLog:
             else:
                 self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
-    def append(self, record: bytes, phy_offset: int) -> None:
-        """Write one encoded record at the place that `place_one` gave; a failed write is taken back."""
-        begin = self.wrote_offset
-        if self._buffered is not None and self._buffered.refuses and self._files.find(phy_offset) is None:
+    def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
+        """Write encoded records behind the end; a failed write is taken back.
+
+        A stretch (physical offset, position in `data`) holds records that lie together in one file; `place_one` gave
+        the places.
+        """
+        begin = at = self.wrote_offset
+        view = memoryview(data)
+        new_file = any(self._files.find(phy_offset) is None for phy_offset, _ in stretches)
+        if self._buffered is not None and self._buffered.refuses and new_file:
             raise StorePoolDeficientError(self._files.directory, self._buffered.pool.size)
         try:
-            if phy_offset != begin:
-                self._end_file(begin)
-            mapped = self._file_for(phy_offset)
-            self._write(mapped, phy_offset - mapped.file_from_offset, record)
+            for number, (phy_offset, start) in enumerate(stretches, 1):
+                stop = stretches[number][1] if number < len(stretches) else len(data)
+                if phy_offset != at:
+                    self._end_file(at)
+                mapped = self._file_for(phy_offset)
+                self._write(mapped, phy_offset - mapped.file_from_offset, view[start:stop])
+                at = phy_offset + stop - start
         except BaseException:
             self.undo(begin)
             raise
 
-    def place_one(self, size: int) -> int:
-        """Physical offset of a record of `size` bytes appended now."""
+    def place_one(self, size: int, offset: int | None = None) -> int:
+        """Physical offset of a record of `size` bytes appended at `offset` (by default the end)."""
+        offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
-        left = file_size - self.wrote_offset % file_size
-        return self.wrote_offset if size + BLANK_SIZE <= left else self.wrote_offset + left
+        left = file_size - offset % file_size
+        return offset if size + BLANK_SIZE <= left else offset + left
 
     def _end_file(self, offset: int) -> None:
         mapped = self._file_for(offset)

@@ -11,6 +11,7 @@ from rocketflow_store.clock import Clock, SystemClock
 from rocketflow_store.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.file_sizes import detect_sizes
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
 from rocketflow_store.format.message_id import encode_host
@@ -212,6 +213,13 @@ class StoreConfig:
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
     sync_flush_timeout: int = 5_000
+    max_async_put_message_requests: int = 5_000
+    """Messages of asynchronous puts that wait for the encoder; more are waited for, at most `sync_flush_timeout`."""
+    enable_lmq: bool = False
+    enable_multi_dispatch: bool = False
+    max_lmq_consume_queue_num: int = 20_000
+    mapper_file_size_batch_consume_queue: int = 300_000 * BATCH_UNIT_SIZE
+    mapped_file_size_consume_queue_ext: int = 48 << 20
     use_reentrant_lock_when_put_message: bool = True
     """RocketMQ chooses between a lock that sleeps and one that spins. Python has the one that sleeps: both values mean
     it, and the key is kept so that a broker's file can be used."""
@@ -260,6 +268,10 @@ class StoreConfig:
             ("flush_consume_queue_least_pages", 0, 1 << 20),
             ("flush_consume_queue_thorough_interval", 0, 86_400_000),
             ("sync_flush_timeout", 1, 3_600_000),
+            ("max_async_put_message_requests", 1, 1 << 20),
+            ("max_lmq_consume_queue_num", 0, 1 << 31),
+            ("mapper_file_size_batch_consume_queue", BATCH_UNIT_SIZE, 1 << 31),
+            ("mapped_file_size_consume_queue_ext", 64, 1 << 31),
             ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
             ("clean_resource_interval", 1, 86_400_000),
             ("file_reserved_time", 0, 1 << 20),
@@ -280,6 +292,9 @@ class StoreConfig:
         if self.mapped_file_size_consume_queue % UNIT_SIZE:
             rounded = -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
             object.__setattr__(self, "mapped_file_size_consume_queue", rounded)
+        if self.mapper_file_size_batch_consume_queue % BATCH_UNIT_SIZE:
+            rounded = -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
+            object.__setattr__(self, "mapper_file_size_batch_consume_queue", rounded)
         try:
             encode_host(self.store_host)
         except ValueError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rocketflow_store.confirm import ConfirmFile
 from rocketflow_store.dispatch import DispatchRow, DispatchRows, gather_rows
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rocketflow_store.store_opening import StoreParts
+
+Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
+"""What was appended with one write, or one chunk of it."""
 
 _GATHER_FROM: Final = 24
 """From this many single rows on, columns are quicker than a loop."""
@@ -27,7 +30,7 @@ class ConfirmedDispatch:
         self._parts = parts
         self._dispatcher, self._commit_log = parts.dispatcher, parts.commit_log
         self.lock = threading.RLock()
-        self._pending: deque[tuple[int, DispatchRow | DispatchRows]] = deque()
+        self._pending: deque[tuple[int, Dispatched]] = deque()
         end = parts.commit_log.committed_offset
         self.confirm_offset = end
         """Up to where readers may see the log."""
@@ -39,11 +42,11 @@ class ConfirmedDispatch:
         self.dispatched_timestamp = parts.store_timestamp
         """Store time of the last record that was dispatched (ms)."""
 
-    def add(self, end_offset: int, rows: DispatchRow | DispatchRows) -> None:
+    def add(self, end_offset: int, rows: Dispatched) -> None:
         """These rows were appended, up to `end_offset`; under the put lock, in the order of the log."""
         self._pending.append((end_offset, rows))
 
-    def extend(self, rows: Iterable[tuple[int, DispatchRow | DispatchRows]]) -> None:
+    def extend(self, rows: Iterable[tuple[int, Dispatched]]) -> None:
         """As `add`, for several."""
         self._pending.extend(rows)
 
@@ -55,7 +58,7 @@ class ConfirmedDispatch:
         """
         with self.lock:
             limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
-            taken: list[tuple[int, DispatchRow | DispatchRows]] = []
+            taken: list[tuple[int, Dispatched]] = []
             while self._pending and self._pending[0][0] <= limit:
                 taken.append(self._pending.popleft())
             ready = [rows for _, rows in taken]
@@ -74,21 +77,21 @@ class ConfirmedDispatch:
                 self.confirm_offset = taken[-1][0]
                 self.confirm_file.confirm(self.confirm_offset)
                 last = ready[-1]
-                if isinstance(last, DispatchRow):
-                    self.dispatched_timestamp = last.store_timestamp
+                if isinstance(last, list):
+                    self.dispatched_timestamp = last[-1].store_timestamp
                 elif len(last.store_timestamps):
                     self.dispatched_timestamp = int(last.store_timestamps[-1])
 
-    def _forget_keys(self, first: DispatchRow | DispatchRows) -> None:
+    def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
-        phy_offset = first.phy_offset if isinstance(first, DispatchRow) else int(first.phy_offsets[0])
+        phy_offset = first[0].phy_offset if isinstance(first, list) else int(first.phy_offsets[0])
         if self._parts.index.end_phy_offset >= phy_offset:
             self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
 
-    def _dispatch_all(self, ready: list[DispatchRow | DispatchRows]) -> None:
-        for single, group in groupby(ready, lambda rows: isinstance(rows, DispatchRow)):
-            if single:
-                self._dispatch_singles(list(group))  # type: ignore[arg-type]
+    def _dispatch_all(self, ready: list[Dispatched]) -> None:
+        for singles, group in groupby(ready, lambda rows: isinstance(rows, list)):
+            if singles:
+                self._dispatch_singles(list(chain.from_iterable(group)))  # type: ignore[arg-type]
             else:
                 self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
 

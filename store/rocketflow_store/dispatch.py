@@ -58,6 +58,9 @@ class DispatchRows:
     queues: Sequence[tuple[str, int]]
     queue_of: npt.NDArray[np.int32]
     entries: IndexEntries
+    batch_nums: Ints | None = None
+    lmq: Sequence[tuple[int, str, int]] = ()
+    """(row, name, queue offset) of light queues that get a unit too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,10 @@ class DispatchRow:
     uniq_key: str
     keys: str
     indexed: bool = True
+    batch_num: int = 1
+    """Messages in the record: more than 1 in an inner batch."""
+    lmq: tuple[tuple[str, int], ...] = ()
+    """(name, queue offset) of light queues that get a unit too."""
 
 
 def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:

@@ -22,6 +22,9 @@ PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 PROPERTY_INNER_NUM: Final = "INNER_NUM"
 PROPERTY_INNER_BASE: Final = "INNER_BASE"
+PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+PROPERTY_WAIT: Final = "WAIT"
 PROPERTY_CRC32: Final = "__CRC32#"
 TRANSIENT_PROPERTY_PREFIX: Final = "__RMQ.TRANSIENT."
 KEY_SEPARATOR: Final = " "
@@ -67,6 +70,24 @@ class Message:
     prepared_transaction_offset: int = 0
     delay_time_level: int = 0
     deliver_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """A client's batch: messages of one topic that go into one queue, or not at all.
+
+    `body` is what a client sends (`format.batch_body`). Queue, sysFlag, hosts and times are those of every message of
+    it; `properties` are the batch's own, and are added to each message's.
+    """
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str] = field(default_factory=dict)
+    queue_id: int | None = None
+    sys_flag: int = 0
+    born_timestamp: int | None = None
+    born_host: str | None = None
+    reconsume_times: int = 0
 
 
 @dataclass(frozen=True, slots=True)

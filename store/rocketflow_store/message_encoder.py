@@ -6,16 +6,25 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.columnar.batch_records import CheckedBatch
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, entry_positions
 from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
+from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields
 from rocketflow_store.message import (
     BORN_HOST_V6_FLAG,
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
     PROPERTY_CRC32,
     PROPERTY_DELAY,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -24,6 +33,7 @@ from rocketflow_store.message import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
     SCHEDULE_TOPIC,
     STORE_HOST_V6_FLAG,
     TIMER_TOPIC,
@@ -32,6 +42,7 @@ from rocketflow_store.message import (
     TRANSACTION_ROLLBACK,
     TRANSIENT_PROPERTY_PREFIX,
     Message,
+    MessageBatch,
 )
 from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.topic_names import is_send_refused, validate_topic
@@ -57,6 +68,14 @@ def check_send_topic(topic: str, row: int | None = None) -> None:
         raise MessageRejectedError(
             PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r}: only the store itself writes to this topic", row
         )
+
+
+_ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
+"""Properties that the store alone writes; a sender's are left out."""
+_EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
+"""Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
+_MAX_INNER_NUM: Final = (1 << 15) - 1
+_NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
 def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:
@@ -117,13 +136,97 @@ class MessageEncoder:
         )
         return fields, properties
 
+    def check_batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> CheckedBatch:
+        """A client batch of which every entry can be stored; MessageRejectedError where one cannot."""
+        check_send_topic(batch.topic)
+        positions = self._entries(batch)
+        if queue_id < 0:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
+        if batch.sys_flag & (TRANSACTION_MASK | INNER_BATCH_FLAG):
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL, f"sysFlag {batch.sys_flag:#x}: a batch is no transaction"
+            )
+        own = {
+            name: value
+            for name, value in batch.properties.items()
+            if name not in _ASSIGNED | _EACH_ITS_OWN and not name.startswith(TRANSIENT_PROPERTY_PREFIX)
+        }
+        try:
+            suffix = encode_properties(own)
+            born_host = self._store_host if batch.born_host is None else encode_host(batch.born_host)
+        except ValueError as error:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
+        reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
+        room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
+        for row, (at, end) in enumerate(pairwise([*positions, len(batch.body)])):
+            if end - at > room:  # cheap: mostly the whole entry is smaller than its properties may be
+                body_size = int.from_bytes(batch.body[at + BODY_SIZE_AT : at + BODY_AT], "big")
+                if end - at - FIXED_SIZE - body_size > room:
+                    raise MessageRejectedError(
+                        PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+                        f"properties of {end - at - FIXED_SIZE - body_size} bytes, {room} are left for them in a batch",
+                        row,
+                    )
+        hosts = len(born_host) + len(self._store_host)
+        most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + _NEW_UNIQ_KEY_SIZE
+        size = len(batch.body) + len(positions) * (most - FIXED_SIZE)
+        limit = min(self._config.max_message_size + 65_536, self._config.mapped_file_size_commit_log - 8)
+        if size > limit:
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL,
+                f"{len(positions)} messages of {size} bytes together, a batch may have {limit}",
+            )
+        return CheckedBatch(
+            topic=batch.topic,
+            queue_id=queue_id,
+            body=batch.body,
+            positions=positions,
+            suffix=suffix,
+            sys_flag=batch.sys_flag,
+            born_timestamp=now_ms if batch.born_timestamp is None else batch.born_timestamp,
+            born_host=born_host,
+            reconsume_times=batch.reconsume_times,
+        )
+
+    def inner_batch(self, batch: MessageBatch) -> Message:
+        """A client batch as the one message that a BatchCQ topic keeps of it."""
+        count = len(self._entries(batch))
+        if count > _MAX_INNER_NUM:
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL, f"{count} messages, an inner batch may have {_MAX_INNER_NUM}"
+            )
+        return Message(
+            topic=batch.topic,
+            body=batch.body,
+            properties={**batch.properties, PROPERTY_INNER_NUM: str(count)},
+            queue_id=batch.queue_id,
+            sys_flag=batch.sys_flag | NEED_UNWRAP_FLAG | INNER_BATCH_FLAG,
+            born_timestamp=batch.born_timestamp,
+            born_host=batch.born_host,
+            reconsume_times=batch.reconsume_times,
+        )
+
+    def _entries(self, batch: MessageBatch) -> list[int]:
+        if len(batch.body) > self._config.max_message_size:
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL,
+                f"batch of {len(batch.body)} bytes, maxMessageSize is {self._config.max_message_size}",
+            )
+        try:
+            positions = entry_positions(batch.body)
+        except ValueError as error:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"not a batch: {error}") from error
+        if not positions:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "a batch without messages")
+        return positions
+
     @staticmethod
     def own_properties(message: Message) -> dict[str, str]:
         """What the message itself says, in the order it is stored (without UNIQ_KEY and what scheduling adds)."""
         properties = {
             name: value
             for name, value in message.properties.items()
-            if name != PROPERTY_CRC32 and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None
+            if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None
         }
         keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
         if keys:

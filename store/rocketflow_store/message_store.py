@@ -14,13 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store.async_put import AsyncPut
 from rocketflow_store.bulk_append import BulkAppend
 from rocketflow_store.clean_service import CleanResult, CleanService
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.confirmed_dispatch import ConfirmedDispatch
 from rocketflow_store.derived_state import leave_stop_record
-from rocketflow_store.errors import StoreClosedError, StoreError
+from rocketflow_store.errors import MessageRejectedError, StoreClosedError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.flush_services import FlushServices
@@ -28,11 +29,14 @@ from rocketflow_store.put_path import PutPath
 from rocketflow_store.remembered_commits import remember_commits
 from rocketflow_store.service_thread import ServiceThread
 from rocketflow_store.statistics import StoreStatistics
+from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.store_opening import open_parts
 from rocketflow_store.store_queries import StoreQueries
+from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
 
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.get_message_result import GetMessageResult
-    from rocketflow_store.message import Message, MessageExt
+    from rocketflow_store.message import Message, MessageBatch, MessageExt
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
 
 _FIRST_CLEAN_S: Final = 60.0
@@ -106,6 +110,7 @@ class MessageStore:
         self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics)
         appended = flushing.appended if flushing.wakes else None
         self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)
+        self._async = AsyncPut(parts, self._put, self._dispatch, self._statistics)
         self._bulk = BulkAppend(parts, self._put, self._dispatch, self._statistics)
         self._clean_thread = ServiceThread(
             "clean-resource", self._clean_step, self.config.clean_resource_interval / 1000, first_s=_FIRST_CLEAN_S
@@ -131,6 +136,7 @@ class MessageStore:
             if self._closed:
                 return
             self._closed = True
+        self._async.close()
         self._flushing.stop()
         self._clean_thread.stop()
         self._allocator.stop()
@@ -193,19 +199,44 @@ class MessageStore:
 
     # -- putting
 
-    def put_message(self, message: Message) -> PutMessageResult:
-        """Store one message. A refusal is a status, not an exception, and nothing of it is stored."""
-        return self.put_messages((message,))[0]
+    def put_message(self, message: Message | MessageBatch) -> PutMessageResult:
+        """Store one message, or all messages of a client's batch one behind another.
 
-    def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
+        A refusal is a status, not an exception, and nothing of it is stored.
+        """
+        self._check_open()
+        return self._put.put((message,))[0]
+
+    def put_messages(self, messages: Iterable[Message | MessageBatch]) -> list[PutMessageResult]:
         """Store messages in order with one flush for all; each has its own outcome."""
         self._check_open()
-        return self._put.put_messages(messages)
+        return self._put.put(tuple(messages))
+
+    def put_message_async(self, message: Message | MessageBatch) -> Future[PutMessageResult]:
+        """As `put_message`, without waiting: the future is done when `put_message` would have returned.
+
+        Messages of one caller are stored in the order of these calls. Where `maxAsyncPutMessageRequests` wait the call
+        waits for room, and gives OS_PAGE_CACHE_BUSY when there is none in time. After a failed sync futures raise
+        StoreFencedError. A future that was cancelled before its turn stores nothing. Callbacks run in the store's
+        threads and should be short.
+        """
+        self._check_open()
+        return self._async.submit_one(message)
+
+    def put_messages_async(self, messages: Iterable[Message | MessageBatch]) -> Future[list[PutMessageResult]]:
+        """As `put_messages`, without waiting: see `put_message_async`."""
+        self._check_open()
+        return self._async.submit(tuple(messages))
 
     def put_record(self, fields: RecordFields) -> PutMessageResult:
-        """Store a record whose fields are given byte for byte (a replica, a restore, a test)."""
+        """Store a record whose fields are given byte for byte (a replica, a restore, a test).
+
+        MessageRejectedError where its topic may not be the name of a directory.
+        """
         self._check_open()
-        return self._put.put_record(fields)
+        if not is_directory_name(fields.topic.decode("utf-8", "replace")):
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is no name")
+        return self._put.put((fields,))[0]
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
         """Append every row of an Arrow batch with the sink's columns, or none.

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
+from rocketflow_store.columnar.batch_records import encode_batches
+from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.dispatch import DispatchRow, deliver_time
 from rocketflow_store.errors import (
     FileAllocationTimeoutError,
@@ -19,9 +25,9 @@ from rocketflow_store.errors import (
     StoreFullError,
     StorePoolDeficientError,
 )
-from rocketflow_store.format.message_id import offset_msg_id
+from rocketflow_store.format.message_id import encode_host, offset_msg_id, offset_msg_ids
 from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.format.record import encode_record, record_size
+from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
     PROPERTY_DELAY,
@@ -32,25 +38,35 @@ from rocketflow_store.message import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
+    Message,
+    MessageBatch,
 )
 from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
+    from rocketflow_store.columnar.batch_records import CheckedBatch
     from rocketflow_store.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.message import Message
     from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
 
 
+PutRequest: TypeAlias = Message | MessageBatch | RecordFields
+"""What can be put: a message, a client's batch, or a record whose fields are given byte for byte."""
+
+_COLUMNS_FROM: Final = 24
+"""From this many records on, columns are quicker than a loop."""
+LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
+_NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
+
+
 class PutPath:
-    """Puts single messages; `lock` is held by whoever appends to the log."""
+    """Puts messages and batches, in runs; `lock` is held by whoever appends to the log."""
 
     def __init__(
         self,
@@ -67,28 +83,42 @@ class PutPath:
         self._is_disk_full = is_disk_full
         self.appended = appended
         self._encoder = MessageEncoder(parts.config)
+        self._assigned = AssignedProperties(parts.config, parts.topics.is_batch_cq, parts.queues)
+        self._store_host = encode_host(parts.config.store_host)
         self.lock = threading.RLock()
         self.next_queue: dict[str, int] = {}
         """Which queue of a topic is next in turn."""
         self.store_timestamp = parts.store_timestamp
         """That of the newest record (ms)."""
 
-    def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
-        """Store messages in order with one flush for all; each has its own outcome."""
+    def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
+        """Store requests in order with one flush for all; each has its own outcome."""
         began_ns = time.perf_counter_ns()
-        results = self._acknowledge([self._put_one(message) for message in messages])
+        results: list[PutMessageResult] = []
+        for outcome in self.append(requests):
+            if not isinstance(outcome, PutMessageResult):
+                raise outcome
+            results.append(outcome)
+        results = self._acknowledge(results)
         elapsed_ns = time.perf_counter_ns() - began_ns
         if elapsed_ns >= SLOW_PUT_NS:
             self._statistics.slow_put(elapsed_ns, len(results))
         return results
 
-    def put_record(self, fields: RecordFields) -> PutMessageResult:
-        """Store a record whose fields are given byte for byte."""
-        if not is_directory_name(fields.topic.decode("utf-8", "replace")):
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is no name")
-        with self.lock:
-            result = self._append_fields(fields, decode_properties(fields.properties), self.tick())
-        return self._acknowledge([result])[0]
+    def append(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
+        """Append requests in order, in runs; what came of each.
+
+        What is refused is a result that says so; an exception is an argument that makes no sense, it concerns its
+        request alone. Nothing is acknowledged yet.
+        """
+        outcomes: list[PutMessageResult | Exception] = []
+        start, size = 0, 0
+        for number, request in enumerate(requests):
+            size += len(request.body or b"")
+            if number - start == MAX_RUN_MESSAGES or (size > MAX_RUN_BYTES and number > start):
+                outcomes += self._append_run(requests[start:number])
+                start, size = number, len(request.body or b"")
+        return outcomes + self._append_run(requests[start:] if start else requests)
 
     def _acknowledge(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
         """Wait for the flush that the mode promises, then let readers see the messages."""
@@ -103,16 +133,14 @@ class PutPath:
                 return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, str(error)) for one in results]
             if not in_time:
                 self._statistics.late(results)
-                late = "the sync took longer than syncFlushTimeout; the message may be stored"
-                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, late) for one in results]
+                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, LATE) for one in results]
         elif self.appended is not None:
             self.appended()
         try:
             self._dispatch.follow()
         except (StoreError, MemoryError) as error:
             self._statistics.late(results)
-            why = f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
-            return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, why) for one in results]
+            return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, unseen_because(error)) for one in results]
         return results
 
     def check_writable(self) -> None:
@@ -133,32 +161,42 @@ class PutPath:
         self.store_timestamp = max(self.store_timestamp, self._config.clock.now_ms())
         return self.store_timestamp
 
-    def _put_one(self, message: Message) -> PutMessageResult:
+    def _append_run(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
         statistics = self._statistics
         if statistics.lock_began_ms and statistics.page_cache_busy(
             self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
         ):
-            return self._refuse(message.topic, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
+            return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
         with self.lock:
             try:
                 if self._is_held_up():
                     self.check_writable()
                 now_ms = statistics.lock_began_ms = self.tick()
-                queue_id = self._choose_queue(message)
-                fields, properties = self._encoder.encode(message, queue_id, now_ms)
-                return self._append_fields(fields, properties, now_ms)
-            except MessageRejectedError as error:
-                return self._refuse(message.topic, error.status, error.why)
+                run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
+                outcomes = self._take(run, requests, now_ms)
+                if run.count:
+                    self._write(run)
+                return outcomes
             except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
-                return self._refuse(message.topic, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
+                return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
             except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error
-                return self._refuse(
-                    message.topic, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error) or "out of memory"
-                )
+                why = str(error) or "out of memory"
+                return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
             finally:
                 statistics.lock_began_ms = 0
+
+    def _write(self, run: RecordRun) -> None:
+        rows = run.dispatched(self._config.delay_levels_ms)
+        run.write()
+        try:  # nothing below allocates much, or waits for anything
+            run.publish()
+            self._dispatch.add(run.end, rows)
+        except BaseException as error:  # log, offsets and dispatch may disagree now
+            self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
+            raise
+        self._statistics.put_times += run.count
 
     def _is_held_up(self) -> bool:
         return (
@@ -168,50 +206,133 @@ class PutPath:
             or self._is_disk_full()
         )
 
-    def _refuse(self, topic: str, status: PutMessageStatus, why: str) -> PutMessageResult:
+    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> list[PutMessageResult | Exception]:
+        """Give each request its place in the run. Batches that follow each other become records together."""
+        outcomes: list[PutMessageResult | Exception] = []
+        batches: list[tuple[int, CheckedBatch]] = []
+        for request in requests:
+            try:
+                if isinstance(request, MessageBatch) and not self._topics.is_batch_cq(request.topic):
+                    queue_id = self._choose_queue(request)
+                    batches.append((len(outcomes), self._encoder.check_batch(request, queue_id, now_ms)))
+                    outcomes.append(_NOT_YET)
+                    continue
+                self._take_batches(run, batches, outcomes, now_ms)
+                outcomes.append(self._take_one(run, request, now_ms))
+            except MessageRejectedError as error:
+                outcomes.append(self.refuse(request, error.status, error.why))
+            except (StoreError, MemoryError):
+                raise
+            except Exception as error:  # what a caller gave concerns that caller alone
+                outcomes.append(error)
+        self._take_batches(run, batches, outcomes, now_ms)
+        return outcomes
+
+    def _take_batches(
+        self,
+        run: RecordRun,
+        batches: list[tuple[int, CheckedBatch]],
+        outcomes: list[PutMessageResult | Exception],
+        now_ms: int,
+    ) -> None:
+        if not batches:
+            return
+        property_crc = self._config.enabled_append_prop_crc
+        records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
+        first = 0
+        phy_offsets, queue_offsets = np.empty((2, len(records.sizes)), np.int64)
+        for (number, batch), stop in zip(batches, records.row_ends, strict=True):
+            sizes = records.sizes[first:stop]
+            phy_offset = run.place(int(sizes.sum()))
+            phy_offsets[first:stop] = phy_offset + np.cumsum(sizes) - sizes
+            queue_offset = run.next_offset(batch.topic, batch.queue_id)
+            queue_offsets[first:stop] = np.arange(queue_offset, queue_offset + stop - first)
+            run.take_offsets(batch.topic, batch.queue_id, stop - first)
+            outcomes[number] = PutMessageResult(
+                PutMessageStatus.PUT_OK,
+                batch.topic,
+                batch.queue_id,
+                queue_offset,
+                phy_offset,
+                offset_msg_ids(self._config.store_host, phy_offsets[first:stop].tolist()),
+                now_ms,
+                message_count=stop - first,
+            )
+            first = stop
+        relocate(
+            records.octets,
+            records.starts,
+            records.sizes,
+            phy_offsets,
+            queue_offsets,
+            now_ms,
+            property_crc=property_crc,
+        )
+        run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
+        batches.clear()
+
+    def _take_one(self, run: RecordRun, request: PutRequest, now_ms: int) -> PutMessageResult:
+        if isinstance(request, RecordFields):
+            return self._take_fields(run, request, decode_properties(request.properties), now_ms, given=True)
+        if isinstance(request, MessageBatch):
+            request = self._encoder.inner_batch(request)
+        queue_id = self._choose_queue(request)
+        fields, properties = self._encoder.encode(request, queue_id, now_ms)
+        return self._take_fields(run, fields, properties, now_ms, given=False)
+
+    def _refuse_all(
+        self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str
+    ) -> list[PutMessageResult | Exception]:
+        return [self.refuse(request, status, why) for request in requests]
+
+    def refuse(self, request: PutRequest, status: PutMessageStatus, why: str) -> PutMessageResult:
+        """The result of a request of which nothing is stored; it is counted."""
         self._statistics.refused(status)
+        topic = request.topic if isinstance(request.topic, str) else request.topic.decode("utf-8", "replace")
         return PutMessageResult(status, topic, -1, -1, -1, "", -1, why)
 
-    def _choose_queue(self, message: Message) -> int:
+    def _choose_queue(self, message: Message | MessageBatch) -> int:
         if message.queue_id is not None:
             if message.queue_id >= 0:
                 self._topics.have_queue(message.topic, message.queue_id)
             return message.queue_id
         queues = self._topics.queue_count(message.topic)
-        if message.sharding_key is not None:
+        if isinstance(message, Message) and message.sharding_key is not None:
             return abs(string_hash(message.sharding_key)) % queues
         chosen = self.next_queue.get(message.topic, 0) % queues
         self.next_queue[message.topic] = chosen + 1
         return chosen
 
-    def _append_fields(self, fields: RecordFields, properties: dict[str, str], now_ms: int) -> PutMessageResult:
-        topic = fields.topic.decode()
-        kind = fields.sys_flag & TRANSACTION_MASK
-        queued = kind in (0, TRANSACTION_COMMIT)
-        queue_offset = self._offsets.next(topic, fields.queue_id) if queued else 0
+    def _take_fields(
+        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], now_ms: int, *, given: bool
+    ) -> PutMessageResult:
+        topic, queue_id = fields.topic.decode(), fields.queue_id
+        queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+        queue_offset = run.next_offset(topic, queue_id) if queued else 0
+        assigned = self._assigned.assign(run, fields, properties, queue_offset, given=given)
         property_crc = self._config.enabled_append_prop_crc
         size = record_size(fields, property_crc)
-        if size > self._config.max_message_size + 65_536 or size + 8 > self._config.mapped_file_size_commit_log:
+        limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
+        if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
-        phy_offset = self._commit_log.place_one(size)
-        record = encode_record(fields, phy_offset, queue_offset, now_ms, property_crc)
-        assert len(record) == size
-        row = self.row(fields, properties, phy_offset, size, queue_offset, now_ms)
-        msg_id = offset_msg_id(self._config.store_host, phy_offset)
-        result = PutMessageResult(
-            PutMessageStatus.PUT_OK, topic, fields.queue_id, queue_offset, phy_offset, msg_id, now_ms
+        phy_offset = run.where(size)
+        run.add(encode_record(fields, phy_offset, queue_offset, now_ms, property_crc), phy_offset)
+        if queued:
+            run.take_offsets(topic, queue_id, assigned.batch_num)
+        for name, _ in assigned.lmq:
+            run.take_offsets(name, LMQ_QUEUE_ID, 1)
+        if not run.by_columns:
+            run.rows.append(self.row(fields, properties, phy_offset, size, queue_offset, now_ms, assigned))
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK,
+            topic,
+            queue_id,
+            queue_offset,
+            phy_offset,
+            offset_msg_id(self._config.store_host, phy_offset),
+            now_ms,
+            message_count=assigned.batch_num,
         )
-        self._commit_log.append(record, phy_offset)
-        try:  # nothing below allocates much, or waits for anything
-            if queued:
-                self._offsets.advance(topic, fields.queue_id)
-            self._commit_log.publish(phy_offset + size)
-            self._dispatch.add(phy_offset + size, row)
-        except BaseException as error:  # log, offsets and dispatch may disagree now
-            self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
-            raise
-        self._statistics.put_times += 1
-        return result
 
     def row(
         self,
@@ -221,6 +342,7 @@ class PutPath:
         size: int,
         queue_offset: int,
         now_ms: int,
+        assigned: Assigned = NOTHING_ASSIGNED,
     ) -> DispatchRow:
         """What dispatch needs of a record that was just appended."""
         topic = fields.topic.decode()
@@ -240,19 +362,21 @@ class PutPath:
             properties.get(PROPERTY_UNIQ_KEY, ""),
             properties.get(PROPERTY_KEYS, ""),
             kind != TRANSACTION_ROLLBACK,
+            assigned.batch_num,
+            assigned.lmq,
         )
+
+
+def _by_columns(requests: Sequence[PutRequest]) -> bool:
+    return len(requests) >= _COLUMNS_FROM or any(isinstance(one, MessageBatch) for one in requests)
+
+
+def unseen_because(error: BaseException) -> str:
+    """Why a message that is in the log is not seen."""
+    return f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
 
 
 def _with_status(result: PutMessageResult, status: PutMessageStatus, why: str) -> PutMessageResult:
     if not result.stored:
         return result
-    return PutMessageResult(
-        status,
-        result.topic,
-        result.queue_id,
-        result.queue_offset,
-        result.physical_offset,
-        result.msg_id,
-        result.store_timestamp,
-        why,
-    )
+    return replace(result, status=status, why=why)

@@ -12,6 +12,7 @@ from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.consume_queue import ConsumeQueue, lost, pre_blank
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rocketflow_store.log_view import CommitLogView
 
 _TAIL_BLOCK: Final = 64
-LMQ_PREFIX: Final = "%LMQ%"
 
 
 @dataclass(slots=True)

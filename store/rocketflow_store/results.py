@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PutMessageResult:
-    """Outcome of one put; the offsets are -1 and `msg_id` empty where nothing was stored, `why` then says why."""
+    """Outcome of one put; the offsets are -1 and `msg_id` empty where nothing was stored, `why` then says why.
+
+    Of a client batch the offsets are those of its first message and `msg_id` holds one id a message, joined by commas.
+    """
 
     status: PutMessageStatus
     topic: str
@@ -21,6 +24,7 @@ class PutMessageResult:
     msg_id: str
     store_timestamp: int
     why: str = ""
+    message_count: int = 1
 
     @property
     def stored(self) -> bool:

@@ -20,6 +20,7 @@ from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.get_message import MessageGetter
 from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
-LMQ_PREFIX: Final = "%LMQ%"
 
 
 class StoreQueries:

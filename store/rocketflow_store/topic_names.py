@@ -13,6 +13,7 @@ MAX_GROUP_LENGTH: Final = 120
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
+LMQ_PREFIX: Final = "%LMQ%"
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",

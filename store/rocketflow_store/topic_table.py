@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.message_encoder import check_topic
 from rocketflow_store.topic_names import is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config_files import TopicsFile
+
+
+QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
+BATCH_CQ: Final = "BatchCQ"
 
 
 class TopicTable:
@@ -18,6 +22,7 @@ class TopicTable:
         self._file = file
         self._default_queues = default_queues
         self._counts: dict[str, int] = {}
+        self._batch_cq: dict[str, bool] = {}
 
     def queue_count(self, topic: str) -> int:
         """Write queues of `topic`; an unknown topic is made with the default number."""
@@ -54,6 +59,16 @@ class TopicTable:
         if is_system_topic(topic) or queue_id < self._counts.get(topic, 0):
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
+
+    def is_batch_cq(self, topic: str) -> bool:
+        """Whether the topic's attribute `queue.type` says BatchCQ: its queues have one unit a batch."""
+        known = self._batch_cq.get(topic)
+        if known is None:
+            config = self._file.get(topic)
+            known = config is not None and config.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
+            if config is not None:
+                self._batch_cq[topic] = known
+        return known
 
     def _create(self, topic: str, queues: int) -> int:
         self._file.set_queue_nums(topic, queues)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
@@ -21,7 +22,7 @@ from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.dispatch import DispatchRows
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
-from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
+from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.java_compat import string_hash
@@ -235,7 +236,7 @@ class BatchEncoder:
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
         own, scheduling, topics, codes, queue_ids, levels = self._properties(columns, topics, codes, queue_ids, now_ms)
         uniq_keys, uniq_segment = columns.uniq_keys_of(count)
-        properties = _join(own, *scheduling, uniq_segment)
+        properties = join(own, *scheduling, uniq_segment)
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
@@ -245,12 +246,12 @@ class BatchEncoder:
         head_size = 68 + 2 * len(self._store_host) + 4
         sizes = head_size + body_sizes + topic_sizes + 2 + property_sizes
         head = self._heads(columns, now_ms, sizes, crcs, queue_ids, body_sizes, topics, codes)
-        topic_column = _constant_or_taken(topic_parts, codes)
-        lengths = _fixed_width(property_sizes.astype(">i2").view(np.uint8).reshape(count, 2))
+        topic_column = taken(topic_parts, codes)
+        lengths = fixed_width(property_sizes.astype(">i2").view(np.uint8).reshape(count, 2))
         pieces = [head, bodies, topic_column, lengths, properties]
         if reserved:
-            pieces.append(_fixed_width(np.zeros((count, reserved), np.uint8)))
-        records = _join(*pieces)
+            pieces.append(fixed_width(np.zeros((count, reserved), np.uint8)))
+        records = join(*pieces)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
         hashes = None
         if self._row_hashes:
@@ -321,7 +322,7 @@ class BatchEncoder:
         heads["born_timestamp"] = columns.born_timestamps(now_ms)
         heads["born_host"] = heads["store_host"] = np.void(host)
         heads["body_size"] = body_sizes
-        return _fixed_width(heads.view(np.uint8).reshape(len(sizes), layout.itemsize))
+        return fixed_width(heads.view(np.uint8).reshape(len(sizes), layout.itemsize))
 
     def _queue_ids(
         self, columns: _Columns, topics: list[str], codes: npt.NDArray[np.int32], next_queue: dict[str, int]
@@ -378,7 +379,7 @@ class BatchEncoder:
             queue_ids[delayed] = levels[delayed] - 1
         queue_ids[timed] = 0
         kept = np.zeros(count, np.int32) if levels is None else np.where(delayed, levels, 0).astype(np.int32)
-        return own, [_binary(segments)], stored, codes, queue_ids, kept
+        return own, [binary_array(segments)], stored, codes, queue_ids, kept
 
 
 class _Columns:
@@ -497,13 +498,13 @@ class _Columns:
             if delays is not None:
                 text = pc.if_else(pc.greater(delays.fill_null(0), 0), None, text)
             segments += _named(PROPERTY_TIMER_DELIVER_MS, text)
-        joined = _join(*segments) if segments else _binary([b""] * len(self.bodies))
+        joined = join(*segments) if segments else binary_array([b""] * len(self.bodies))
         if len(collisions) == 0:
             return joined
         values = joined.to_pylist()
         for row in collisions.tolist():
             values[row] = self._scalar_properties(row)
-        return _binary(values)
+        return binary_array(values)
 
     def _scalar_properties(self, row: int) -> bytes:
         """A row whose map holds names of the store's own: encoded as the scalar path does."""
@@ -522,7 +523,7 @@ class _Columns:
             pairs = _join_skipping_nulls(names, values)
         else:
             pairs = pc.binary_join_element_wise(names, values, _EQUALS)
-        closed = pc.binary_join_element_wise(pairs, _EMPTY, _CLOSE) if values.null_count == 0 else pairs
+        closed = pc.binary_join_element_wise(pairs, EMPTY, _CLOSE) if values.null_count == 0 else pairs
         ends = np.frombuffer(closed.buffers()[1], np.int32, len(closed) + 1, closed.offset * 4)
         row_ends = np.ascontiguousarray(ends[offsets])
         data = closed.buffers()[2] or pa.py_buffer(b"")
@@ -585,24 +586,14 @@ class _Columns:
 
     def uniq_keys_of(self, count: int) -> tuple[pa.Array, pa.Array]:
         """(UNIQ_KEY of every row, the property segments to append): new ones, except where a row brings its own."""
-        prefix, tick = UNIQ_KEYS.reserve(count)
-        width = len(prefix) + 12
-        name = f"{PROPERTY_UNIQ_KEY}\x01".encode()
-        rows = np.empty((count, len(name) + width + 1), np.uint8)
-        rows[:, : len(name)] = np.frombuffer(name, np.uint8)
-        rows[:, len(name) : len(name) + len(prefix)] = np.frombuffer(prefix.encode(), np.uint8)
-        ticks = (tick + np.arange(count, dtype=np.int64)).astype(">i8").view(np.uint8).reshape(count, 8)[:, 2:]
-        rows[:, len(name) + len(prefix) : -1] = _HEX_DIGITS[ticks].view(np.uint8).reshape(count, 12)
-        rows[:, -1] = 2
-        segments = _fixed_width(rows)
-        keys = _fixed_width(np.ascontiguousarray(rows[:, len(name) : -1])).cast(pa.string())
+        keys, segments = new_uniq_keys(count)
         own = self._own_property(PROPERTY_UNIQ_KEY)
         if own:
             segment_values, key_values = segments.to_pylist(), keys.to_pylist()
             for row, value in own.items():
                 segment_values[row] = f"{PROPERTY_UNIQ_KEY}\x01{value}\x02".encode()
                 key_values[row] = value
-            segments, keys = _binary(segment_values), pa.array(key_values, type=pa.string())
+            segments, keys = binary_array(segment_values), pa.array(key_values, type=pa.string())
         return keys, segments
 
     # -- checks
@@ -659,57 +650,34 @@ class _Columns:
         )
 
 
-_HEX_DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), "<u2")
-
-
-def _binary(values: list[bytes]) -> pa.Array:
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    return pa.Array.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    )
-
-
-_SCALARS: Final = _binary([b"", b"\x01", b"\x02"])
-_EMPTY, _EQUALS, _CLOSE = _SCALARS
+_EQUALS, _CLOSE = binary_array([b"\x01", b"\x02"])
 
 
 def _text_scalar(text: str) -> Any:
-    return _binary([text.encode()]).cast(pa.string())[0]
-
-
-def _join(*pieces: Any) -> pa.Array:
-    """The pieces of each row one behind another; a null piece counts as empty."""
-    if len(pieces) == 1 and pieces[0].null_count == 0:
-        return pieces[0]
-    # the leading empty piece is never null: a row of nothing but nulls would be left out of the result
-    return pc.binary_join_element_wise(_EMPTY, *pieces, _EMPTY, null_handling="skip")
+    return binary_array([text.encode()]).cast(pa.string())[0]
 
 
 def _join_skipping_nulls(names: pa.Array, values: pa.Array) -> pa.Array:
     """`name 0x01 value 0x02` by pair, nothing where the value is null."""
     joined = pc.binary_join_element_wise(names, values, _EQUALS)
-    closed = pc.binary_join_element_wise(joined, _EMPTY, _CLOSE)
-    return pc.if_else(values.is_valid(), closed, _EMPTY)
+    closed = pc.binary_join_element_wise(joined, EMPTY, _CLOSE)
+    return pc.if_else(values.is_valid(), closed, EMPTY)
 
 
 def _named(name: str, values: pa.Array) -> list[Any]:
     """Pieces that join to `name 0x01 value 0x02`, or to nothing where the value is null."""
-    head = _binary([f"{name}\x01".encode()])[0]
+    head = binary_array([f"{name}\x01".encode()])[0]
     values = values.cast(pa.binary())
     if values.null_count == 0:
         return [head, values, _CLOSE]
-    return [pc.binary_join_element_wise(head, values, _CLOSE, _EMPTY)]
+    return [pc.binary_join_element_wise(head, values, _CLOSE, EMPTY)]
 
 
 def _empty_to_null(column: pa.Array) -> pa.Array:
     lengths = _lengths(column)
     if len(lengths) == 0 or int(lengths.min()) > 0:
         return column
-    filled = pa.Array.from_buffers(
-        pa.bool_(), len(column), [None, pa.py_buffer(np.packbits(lengths > 0, bitorder="little"))]
-    )
-    return pc.if_else(filled, column, None)
+    return pc.if_else(bool_array(lengths > 0), column, None)
 
 
 def _as_binary(column: Any) -> pa.Array:
@@ -728,23 +696,9 @@ def _lengths(column: pa.Array) -> Ints:
     return np.diff(offsets).astype(np.int64)
 
 
-def _fixed_width(rows: npt.NDArray[np.uint8]) -> pa.Array:
-    """An (n, width) byte matrix as a binary array."""
-    count, width = rows.shape
-    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)[: count + 1]
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
-
-
 def _topic_part(topic: str) -> bytes:
     raw = topic.encode()
     return len(raw).to_bytes(1 if len(raw) <= MAX_V1_TOPIC_SIZE else 2, "big") + raw
-
-
-def _constant_or_taken(parts: list[bytes], codes: npt.NDArray[np.int32]) -> Any:
-    if len(parts) == 1:
-        return _binary(parts)[0]
-    indices = pa.Array.from_buffers(pa.int32(), len(codes), [None, pa.py_buffer(np.ascontiguousarray(codes))])
-    return _binary(parts).take(indices)
 
 
 def _has_separator(column: pa.Array) -> bool:

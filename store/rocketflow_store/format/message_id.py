@@ -14,7 +14,10 @@ import struct
 import threading
 import time
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 from rocketflow_store.errors import InvalidMessageIdError
 
@@ -44,6 +47,12 @@ def decode_host(raw: bytes) -> str:
 def offset_msg_id(store_host: str, phy_offset: int) -> str:
     """The offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
     return (encode_host(store_host) + _OFFSET.pack(phy_offset)).hex().upper()
+
+
+def offset_msg_ids(store_host: str, phy_offsets: Sequence[int]) -> str:
+    """Offset message ids joined by commas, as a batch is answered."""
+    host = encode_host(store_host).hex().upper()
+    return ",".join([f"{host}{phy_offset:016X}" for phy_offset in phy_offsets])
 
 
 def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:

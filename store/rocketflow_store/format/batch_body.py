@@ -1,0 +1,77 @@
+"""The body of a client's batch, as producers send it and as an inner batch keeps it.
+
+entry, repeated         type
+size                    i32   the whole entry, this field included
+magic, crc              i32   0, 0
+flag                    i32
+body                    i32 + n
+properties              i16 + n
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ENTRY: Final = struct.Struct(">iiiii")
+_PROPERTIES_SIZE: Final = struct.Struct(">h")
+FLAG_AT: Final = 12
+BODY_SIZE_AT: Final = 16
+BODY_AT: Final = _ENTRY.size
+FIXED_SIZE: Final = _ENTRY.size + _PROPERTIES_SIZE.size
+"""Bytes of an entry besides body and properties."""
+
+
+class BatchEntry(NamedTuple):
+    """One message of a batch body; `properties` is its encoded string."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
+    """The entries one behind another; ValueError where a property string is too long."""
+    parts: list[bytes] = []
+    for flag, body, properties in entries:
+        if len(properties) > MAX_PROPERTIES_SIZE:
+            raise ValueError(f"properties of {len(properties)} bytes, at most {MAX_PROPERTIES_SIZE} are allowed")
+        parts.append(_ENTRY.pack(FIXED_SIZE + len(body) + len(properties), 0, 0, flag, len(body)))
+        parts += (body, _PROPERTIES_SIZE.pack(len(properties)), properties)
+    return b"".join(parts)
+
+
+def entry_positions(body: bytes) -> list[int]:
+    """Where the entries of a batch body begin; ValueError where they do not fill it exactly."""
+    positions: list[int] = []
+    at, end = 0, len(body)
+    unpack, unpack_size = _ENTRY.unpack_from, _PROPERTIES_SIZE.unpack_from
+    last = end - FIXED_SIZE
+    while at <= last:
+        size, _, _, _, body_size = unpack(body, at)
+        properties_size_at = at + BODY_AT + body_size
+        if body_size < 0 or properties_size_at + 2 > end:
+            raise ValueError(f"entry {len(positions)} at {at}: body of {body_size} bytes reaches outside of the batch")
+        (properties_size,) = unpack_size(body, properties_size_at)
+        if properties_size < 0 or size != FIXED_SIZE + body_size + properties_size or at + size > end:
+            raise ValueError(f"entry {len(positions)} at {at}: lengths do not add up to {size}")
+        positions.append(at)
+        at += size
+    if at != end:
+        raise ValueError(f"{end - at} bytes behind entry {len(positions) - 1} are no entry")
+    return positions
+
+
+def decode_batch_body(body: bytes) -> list[BatchEntry]:
+    """The entries of a batch body; ValueError where it is none."""
+    entries = []
+    for at in entry_positions(body):
+        size, _, _, flag, body_size = _ENTRY.unpack_from(body, at)
+        middle = at + BODY_AT + body_size
+        entries.append(BatchEntry(flag, body[at + BODY_AT : middle], body[middle + 2 : at + size]))
+    return entries
