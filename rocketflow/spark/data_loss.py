@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey, QueuePosition
+from rocketflow_store import events
 from rocketflow_store.errors import StoreError
-
-_log: Final = logging.getLogger(__name__)
 
 IsUnchanged = Callable[[QueueKey, QueuePosition, int], bool]
 """(queue, position, lowest offset there) -> whether the last record read is still the same one."""
@@ -95,4 +93,11 @@ class LossCounter:
                 self.seen.add(mark)
                 self.events += 1
                 self.messages += loss.messages
-                _log.warning("data loss accepted (failOnDataLoss=false): %s", loss)
+                events.tell(
+                    events.DATA_LOSS,
+                    loss.key.store,
+                    loss.key,
+                    f"accepted (failOnDataLoss=false): {loss}",
+                    offset=loss.expected_offset,
+                    count=loss.messages,
+                )

@@ -7,7 +7,6 @@ them in the commit message: the commit runs in a fresh process that knows nothin
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from rocketflow_store.config import StoreConfig, StorePaths, check_writable_dire
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.errors import MessageRejectedError, StoreError
 from rocketflow_store.sink_commit import (
-    CommitStatus,
     SinkBatch,
     abort_batch,
     last_commit,
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from rocketflow_store.columnar.encode import EncodedChunk
-
-_LOG = logging.getLogger("rocketflow.sink")
 
 
 @dataclass(frozen=True)
@@ -227,12 +223,7 @@ def _commit(
         parts=[one.part for one in staged],
         more_follow=more_follow,
     )
-    result = DirectAppendPort(options).commit(batch)
-    if result.status is CommitStatus.REPLAYED:
-        _LOG.warning(
-            "RF-SINK-REPLAYED %s",
-            json.dumps({"sinkId": batch.sink_id, "batchId": batch_id, "rows": result.rows, "path": options.path}),
-        )
+    DirectAppendPort(options).commit(batch)
 
 
 def _query_id_in(checkpoint_location: str | None) -> str | None:

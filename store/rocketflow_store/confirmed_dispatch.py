@@ -7,6 +7,7 @@ from collections import deque
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rocketflow_store import events
 from rocketflow_store.confirm import ConfirmFile
 from rocketflow_store.dispatch import DispatchRow, DispatchRows, gather_rows
 from rocketflow_store.errors import StoreFencedError
@@ -68,6 +69,9 @@ class ConfirmedDispatch:
                 self._dispatch_all(ready)
             except BaseException as error:
                 self._pending.extendleft(reversed(taken))
+                if self.failure is None:
+                    offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
+                    events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(taken))
                 self.failure = error
                 if isinstance(error, StoreFencedError):
                     self._parts.flush.fence = error

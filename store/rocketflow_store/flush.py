@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store import events
 from rocketflow_store.errors import StoreError, StoreFencedError
 
 if TYPE_CHECKING:
@@ -56,7 +57,18 @@ class GroupFlush:
         self._commit_log, self._path = commit_log, path
         self._changed = threading.Condition()
         self._syncing = False
-        self.fence: StoreFencedError | None = None
+        self._fence: StoreFencedError | None = None
+
+    @property
+    def fence(self) -> StoreFencedError | None:
+        """Why nothing is acknowledged any more, None where all is well."""
+        return self._fence
+
+    @fence.setter
+    def fence(self, error: StoreFencedError) -> None:
+        if self._fence is None:
+            self._fence = error
+            events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 
     def check(self) -> None:
         """Raise where an earlier sync failed."""
@@ -95,5 +107,5 @@ class GroupFlush:
             self.fence = error
             raise
         except StoreError as error:
-            self.fence = StoreFencedError(self._path, str(error))
-            raise self.fence from error
+            fence = self.fence = StoreFencedError(self._path, str(error))
+            raise fence from error

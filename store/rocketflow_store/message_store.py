@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store import events
 from rocketflow_store.async_put import AsyncPut
 from rocketflow_store.bulk_append import BulkAppend
 from rocketflow_store.clean_service import CleanResult, CleanService
@@ -304,6 +305,7 @@ class MessageStore:
             "mappedFilesMadeLate": self._allocator.made_late,
             "removedFiles": len(clean.log_files) + len(clean.queue_files) + len(clean.index_files),
             "removedBytes": clean.bytes,
+            "events": events.counts(self.path),
             "recovery": {
                 "abortFound": recovery.abort_found,
                 "scannedFrom": recovery.scanned_from,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from rocketflow_store import events
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.relocate import relocate
@@ -81,6 +82,7 @@ class PutPath:
         self._config, self._commit_log, self._flush = parts.config, parts.commit_log, parts.flush
         self._offsets, self._topics = parts.offsets, parts.topics
         self._is_disk_full = is_disk_full
+        self._refusing = False
         self.appended = appended
         self._encoder = MessageEncoder(parts.config)
         self._assigned = AssignedProperties(parts.config, parts.topics.is_batch_cq, parts.queues)
@@ -176,6 +178,7 @@ class PutPath:
                 outcomes = self._take(run, requests, now_ms)
                 if run.count:
                     self._write(run)
+                self._refusing = False
                 return outcomes
             except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
                 return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
@@ -183,6 +186,8 @@ class PutPath:
                 if isinstance(error, StoreFencedError):
                     self._flush.fence = error
                 why = str(error) or "out of memory"
+                events.tell(events.REFUSED, self._parts.paths.root, "put", why, quietly=self._refusing)
+                self._refusing = True
                 return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
             finally:
                 statistics.lock_began_ms = 0

@@ -1,20 +1,18 @@
 """`quarantine/` of a store: copies of what was cut, replaced or found damaged, and a report with a line for each.
 
 `report.jsonl` has one JSON object a line: `code`, `file` (below the store), `offset`, `length`, `why`, `kept` (the
-copy, null where there was nothing to keep). Codes: RF-QUAR damage that stays in the log, RF-CUT bytes cut off its end,
-RF-LOST bytes that are gone,
-RF-HEAL something made again, RF-CLAMP a stored position moved back to its queue's end, RF-ASIDE a file that does not
-belong. Doing the same again adds nothing.
+copy, null where there was nothing to keep). The codes are those of `events`. Doing the same again adds nothing.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store import events
+from rocketflow_store.events import CLAMPED, CUT, HEALED, LOST, QUARANTINED, SET_ASIDE
 from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
@@ -22,14 +20,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StorePaths
 
-QUARANTINED: Final = "RF-QUAR"
-CUT: Final = "RF-CUT"
-LOST: Final = "RF-LOST"
-HEALED: Final = "RF-HEAL"
-CLAMPED: Final = "RF-CLAMP"
-SET_ASIDE: Final = "RF-ASIDE"
+__all__ = ["CLAMPED", "CUT", "HEALED", "LOST", "QUARANTINED", "SET_ASIDE", "Quarantine"]
 
-_LOGGER: Final = logging.getLogger("rocketflow_store")
 _REPORT: Final = "report.jsonl"
 
 
@@ -37,7 +29,7 @@ class Quarantine:
     """The quarantine of one store; only who holds the store's lock may write to it."""
 
     def __init__(self, paths: StorePaths) -> None:
-        self._directory = paths.quarantine
+        self._root, self._directory = paths.root, paths.quarantine
         self._names = [
             *((one, "commitlog") for one in paths.commit_logs),
             (paths.consume_queue, "consumequeue"),
@@ -87,7 +79,7 @@ class Quarantine:
             return
         self._make(self._directory)
         os_files.write_atomically(report, known + line)
-        _LOGGER.warning("%s %s offset %d length %d: %s", code, file, offset, length, why)
+        events.tell(code, self._root, file, why, offset=offset, count=length)
 
     def _free(self, name: str, data: bytes | pa.Buffer) -> Path:
         path, number = self._directory / name, 0

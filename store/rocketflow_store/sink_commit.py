@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rocketflow_store import spare_parts
+from rocketflow_store import events, spare_parts
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.errors import StoreConfigError, StoreError
@@ -30,7 +30,7 @@ from rocketflow_store.remembered_commits import remembered_commit
 from rocketflow_store.staged_part import StagedPart, batch_directory, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -149,13 +149,17 @@ def commit_batch(
     last = last_commit(store, batch.sink_id)
     newest = newest_run(store.paths.staging, batch.sink_id)
     if last is not None:
-        _check_fence(batch, max(newest, last.run_seq) if last.run_id != batch.run_id else newest)
-        replayed = _replayed(batch, last, replay_mismatch)
+        with _telling(store.path):
+            _check_fence(batch, max(newest, last.run_seq) if last.run_id != batch.run_id else newest)
+            replayed = _replayed(batch, last, replay_mismatch)
         if replayed is not None:
+            why = f"sink {batch.sink_id}: batch {batch.batch_id} is in the log already"
+            events.tell(events.REPLAYED, store.path, COMMIT_TOPIC, why, offset=last.begin_offset, count=batch.rows)
             sweep(store.paths.staging, batch.sink_id, batch.batch_id)
             return replayed
     else:
-        _check_fence(batch, newest)
+        with _telling(store.path):
+            _check_fence(batch, newest)
     if batch.rows == 0:
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
     for topic in sorted({topic for part in batch.parts for topic in part.topics}):
@@ -198,6 +202,16 @@ def commit_nothing(
     if last is not None:
         batch = SinkBatch(sink_id, query_id or last.query_id, batch_id, last.run_id, last.run_seq, ())
         _replayed(batch, last, replay_mismatch)
+
+
+@contextlib.contextmanager
+def _telling(store: Path) -> Iterator[None]:
+    """Tell of a batch that is refused."""
+    try:
+        yield
+    except SinkCommitError as error:
+        events.tell(events.SUPERSEDED, store, COMMIT_TOPIC, str(error))
+        raise
 
 
 def _check_fence(batch: SinkBatch, newest: int) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store import events
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
@@ -174,6 +175,10 @@ def _recover(
         index.recover(start, log.store_timestamp_at)
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
+    if confirmed is not None and confirmed.confirm_offset > end.offset:
+        why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
+        gone = confirmed.confirm_offset - end.offset
+        events.tell(events.LOST, paths.root, paths.commit_log, why, offset=end.offset, count=gone)
     dispatched = recovery.dispatch(start, end.offset, dispatcher)
     shrunk = recovery.keep_ends(lost.record, end.offset) if lost.record is not None else []
     if abort_found or dispatched or shrunk:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store import events
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.consume_queue import pre_blank
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.index_service import IndexService
     from rocketflow_store.log_view import CommitLogView
+    from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
 
     Units = npt.NDArray[np.void]
@@ -151,6 +153,7 @@ class StoreQueries:
                         f"{records.faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
                         f"queue offset {int(queue_offsets[row])})",
                     )
+                self._tell_skipped(mapped, identity, int(queue_offsets[row]), records.faults)
                 good = np.setdiff1d(np.arange(records.count), list(records.faults))
                 records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
                 bodies = None
@@ -178,6 +181,13 @@ class StoreQueries:
             raise CorruptRecordError(
                 identity.topic, int(phy_offsets[covered]), "a queue unit points at a CommitLog file that is not there"
             )
+
+    def _tell_skipped(
+        self, mapped: MappedFile, identity: QueueIdentity, queue_offset: int, faults: dict[int, str]
+    ) -> None:
+        why = f"left out of topic {identity.topic}, queue {identity.queue_id}: {next(iter(faults.values()))}"
+        store = mapped.path.parent.parent
+        events.tell(events.SKIPPED, store, mapped.path, why, offset=queue_offset, count=len(faults))
 
     def _refuse_removed(self, identity: QueueIdentity, queue_offset: int, phy_offset: int) -> None:
         """Raise OffsetOutOfRangeError where retention took what is at `phy_offset` while it was read."""
