@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Iterator
 from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
@@ -372,60 +370,6 @@ def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path)
         assert low > 0
         skipped = pa.Table.from_batches(late.read("t", 0, 0, high, ["body"], on_missing="skip")).column(0).to_pylist()
         assert skipped == [b"%d" % (2 * offset) * 20 for offset in range(low, high)]
-
-
-def reading(reader: StoreReader | MessageStore, stop: threading.Event) -> Iterator[str]:
-    """Reads all the time; yields what is wrong."""
-    while not stop.is_set():
-        low, high = reader.bounds("t", 0)
-        try:
-            offset = low
-            for batch in reader.read("t", 0, low, high, ["body"], max_batch_bytes=3000):
-                for body in batch.column(0).to_pylist():
-                    if body != b"%d" % (2 * offset) * 20:
-                        yield f"{offset}: {body!r}"
-                    offset += 1
-            if offset != high:
-                yield f"read to {offset}, not {high}"
-        except OffsetOutOfRangeError:
-            pass
-        with reader.get_message("t", 0, low, 8) as got:
-            messages = got.messages
-        for message in messages:
-            if message.body != b"%d" % (2 * message.queue_offset) * 20:
-                yield f"get {message.queue_offset}: {message.body!r}"
-
-
-def test_retention_under_readers(tmp_path: Path) -> None:
-    """S24: data, or the typed error; never other bytes, never another exception."""
-    path = tmp_path / "s"
-    stop = threading.Event()
-    wrong: list[str] = []
-    rounds = 0
-    with MessageStore.open(path, config()) as store, StoreReader(path) as reader:
-        fill(store, 200)
-
-        def run(subject: StoreReader | MessageStore) -> None:
-            try:
-                wrong.extend(reading(subject, stop))
-            except BaseException as error:
-                wrong.append(repr(error))
-                raise
-
-        threads = [threading.Thread(target=run, args=(subject,)) for subject in (store, reader)]
-        for thread in threads:
-            thread.start()
-        for first in range(200, 2200, 50):
-            fill(store, 50, first)
-            store.flush()
-            age(store, hours=80, files=len(store._files) - 2)
-            rounds += bool(store.clean().log_files)
-        stop.set()
-        for thread in threads:
-            thread.join(60)
-        assert not wrong
-        assert rounds > 20
-        assert store.max_offset("t", 0) == 1100
 
 
 # -- the command
