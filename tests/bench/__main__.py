@@ -1,41 +1,35 @@
-"""python -m tests.bench [store] [rolling] [latency] [spark]: figures of this machine, table and JSON lines (results/).
+"""python -m tests.bench [GROUP ...]: figures of this machine, table and JSON lines (results/).
 
-Every case runs several times in turn with the others of its group; the median is what counts, ratios are taken within
-one run.
+A group is a module `bench_GROUP.py` with `run(scale)`; without one all are run. Every case runs several times in turn
+with the others of its group; the median is what counts, ratios are taken within one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import time
 from pathlib import Path
 
-from tests.bench import bench_latency, bench_rolling, bench_spark, bench_store
 from tests.bench.figures import Figure
 
-GROUPS = {
-    "store": bench_store.run,
-    "rolling": bench_rolling.run,
-    "latency": bench_latency.run,
-    "spark": bench_spark.run,
-}
+HERE = Path(__file__).parent
+GROUPS = sorted(one.stem.removeprefix("bench_") for one in HERE.glob("bench_*.py"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument(
-        "groups", nargs="*", choices=[[], *GROUPS], help="store, rolling, latency, spark (default: all)"
-    )
+    parser.add_argument("groups", nargs="*", choices=[[], *GROUPS], help=f"{', '.join(GROUPS)} (default: all)")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the data, 1.0 is what README quotes")
     given = parser.parse_args()
-    results = Path(__file__).parent / "results"
+    results = HERE / "results"
     results.mkdir(exist_ok=True)
     out = results / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     figures: list[Figure] = []
     for name in given.groups or GROUPS:
-        for figure in GROUPS[name](given.scale):
+        for figure in importlib.import_module(f"tests.bench.bench_{name}").run(given.scale):
             figures.append(figure)
             print(figure.line(), flush=True)
             with out.open("a") as opened:

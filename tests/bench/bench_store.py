@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.verify import verify_store
-from tests.bench.apache_store import VERSION, ApacheAppends
+from tests.bench.apache_store import VERSION, ApacheStore
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
 from tests.maven import JarsNotFetchedError
@@ -23,7 +23,7 @@ RUNS = 3
 
 def run(scale: float) -> Iterator[Figure]:
     try:
-        apache: ApacheAppends | None = ApacheAppends()
+        apache: ApacheStore | None = ApacheStore()
     except JarsNotFetchedError as error:
         apache = None
         print(f"without Apache's store: {error}", file=sys.stderr)
@@ -38,7 +38,7 @@ def run(scale: float) -> Iterator[Figure]:
     yield from _imports()
 
 
-def _appends(path: Path, size: int, count: int, apache: ApacheAppends | None) -> Iterator[Figure]:
+def _appends(path: Path, size: int, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
     """Ours with and without index, and Apache's store with 1 and 4 threads, in turn."""
     batch = rows(count, size)
     runs: dict[str, list[float]] = {}
@@ -53,7 +53,7 @@ def _appends(path: Path, size: int, count: int, apache: ApacheAppends | None) ->
             runs.setdefault(label, []).append(count / seconds / 1e6)
         if apache is not None:
             for threads in (1, 4):
-                rate = apache.rate(threads, count, size)
+                rate = apache.append_rate(threads, count, size)
                 runs.setdefault(f"Apache {VERSION} until dispatched, {threads} threads", []).append(rate)
     figures = {
         label: Figure(f"append_batch {size} B ASYNC_FLUSH, {label}", "M msg/s", tuple(found))
