@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
 
+_UNITS_AT_ONCE: Final = 128
+"""A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""
 _COMMIT_TIMEOUT_S: Final = 24 * 3600.0
 
 
@@ -48,7 +50,7 @@ class BulkAppend:
 
         put = self._put
         encoder = BatchEncoder(self._config, self._topics.queue_count, default_topic=topic)
-        first, rows = -1, 0
+        first, rows, waiting = -1, 0, 0
         with put.lock:
             put.check_writable()
             encoder.validate(batch)
@@ -57,14 +59,18 @@ class BulkAppend:
                 placed = self._append_chunk(chunk)
                 first = int(placed.phy_offsets[0]) if first < 0 else first
                 rows += len(chunk.sizes)
-                if not self._sync_flush:
+                waiting += len(chunk.sizes)
+                if not self._sync_flush and waiting >= _UNITS_AT_ONCE * len(placed.rows.queues):
+                    waiting = 0
                     if put.appended is not None:
                         put.appended()
                     self._dispatch.follow()
             end = self._commit_log.wrote_offset
         if self._sync_flush:
             self._flush_to(end, self._config.sync_flush_timeout / 1000)
-            self._dispatch.follow()
+        elif put.appended is not None:
+            put.appended()
+        self._dispatch.follow()
         return AppendBatchResult(rows, begin if first < 0 else first, end)
 
     def append_commit(

@@ -71,7 +71,7 @@ class ChunkPlacer:
         sizes = chunk.sizes.astype(np.int64)
         phy_offsets, runs = self._commit_log.place(sizes, self.end)
         queues, queue_of = chunk.queues()
-        for topic, queue_id in queues:
+        for topic, queue_id in dict(queues).items():  # they are in order: the highest of each topic stays
             self._topics.have_queue(topic, queue_id)
         queue_offsets = self._offsets.assign(queues, queue_of, self.pending)
         self.end = self._commit_log.make_room(self.end, runs)

@@ -138,8 +138,12 @@ class ConsumeQueue:
     def put_bytes(self, queue_offset: int, data: bytes | memoryview[Any]) -> None:
         """As `put`, for encoded units."""
         position, at = queue_offset * UNIT_SIZE, 0
-        first = position
-        while at < len(data):
+        first, length = position, len(data)
+        mapped = self._queue.find(position)
+        if mapped is not None and position + length <= mapped.end_offset:
+            mapped.write(position - mapped.file_from_offset, data)
+            at = length
+        while at < length:
             mapped = self._queue.find(position)
             if mapped is None:
                 mapped = self._add_file(position)

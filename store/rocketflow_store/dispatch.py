@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.java_compat import index_hash, wrap_int64
 from rocketflow_store.message import (
     PROPERTY_DELAY,
@@ -119,6 +118,7 @@ def _strings(values: Sequence[str]) -> pa.Array:
 
 
 _SIDE_BY_SIDE_FROM: Final = 1 << 16
+_ROW_BITS: Final = 32
 
 
 class Dispatcher:
@@ -143,7 +143,7 @@ class Dispatcher:
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""
-        self._put_units(rows)
+        self._put_units([rows])
         if self._index is not None:
             self._put_keys(rows, self._index)
 
@@ -151,37 +151,52 @@ class Dispatcher:
         """As `dispatch` for one after the other; of many rows the queues and the index take theirs side by side."""
         index = self._index
         if index is None or sum(len(rows.phy_offsets) for rows in parts) < _SIDE_BY_SIDE_FROM:
-            for rows in parts:
-                self.dispatch(rows)
+            self._put_units(parts)
+            for rows in parts if index is not None else ():
+                self._put_keys(rows, index)  # type: ignore[arg-type]
             return
         with ThreadPoolExecutor(1, "dispatch") as beside:
-            units = beside.submit(self._put_all_units, parts)
+            units = beside.submit(self._put_units, parts)
             for rows in parts:
                 self._put_keys(rows, index)
             units.result()
 
-    def _put_all_units(self, parts: Sequence[DispatchRows]) -> None:
-        for rows in parts:
-            self._put_units(rows)
-
-    def _put_units(self, rows: DispatchRows) -> None:
-        units = np.empty(len(rows.phy_offsets), UNIT_DTYPE)
-        units["phy_offset"], units["msg_size"], units["tags_code"] = rows.phy_offsets, rows.sizes, rows.tags_codes
-        order = np.argsort(rows.queue_of, kind="stable")
-        queue_of, offsets = rows.queue_of[order], rows.queue_offsets[order]
-        units = units[order]
+    def _put_units(self, parts: Sequence[DispatchRows]) -> None:
+        """Put the units of parts that follow each other in the log: a queue's new units at one go where they adjoin."""
+        numbers: dict[tuple[str, int], int] = {}
+        queue_of = np.concatenate([_numbered(rows, numbers) for rows in parts])
+        queues = list(numbers)
+        units = np.empty(len(queue_of), UNIT_DTYPE)
+        units["phy_offset"] = np.concatenate([rows.phy_offsets for rows in parts])
+        units["msg_size"] = np.concatenate([rows.sizes for rows in parts])
+        units["tags_code"] = np.concatenate([rows.tags_codes for rows in parts])
+        offsets = np.concatenate([rows.queue_offsets for rows in parts])
+        order = np.sort((queue_of << _ROW_BITS) | np.arange(len(queue_of))) & ((1 << _ROW_BITS) - 1)
+        queue_of, offsets, units = queue_of[order], offsets[order], units[order]
         # a run: same queue, consecutive queue offsets
-        breaks = np.flatnonzero((queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)) + 1
-        cuts = [0, *breaks.tolist(), len(units)]
-        for start, stop in pairwise(cuts):
-            if start < stop and queue_of[start] >= 0:
-                queue = self._queues.add(*rows.queues[queue_of[start]])
-                queue.put(int(offsets[start]), units[start:stop])
+        starts_run = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)
+        cuts = np.concatenate([[0], np.flatnonzero(starts_run) + 1]) if len(queue_of) else np.zeros(0, np.int64)
+        octets = memoryview(units.view(np.uint8).data)
+        for queue, first, start, stop in zip(
+            queue_of[cuts].tolist(),
+            offsets[cuts].tolist(),
+            (cuts * UNIT_SIZE).tolist(),
+            (np.append(cuts[1:], len(queue_of)) * UNIT_SIZE).tolist(),
+            strict=True,
+        ):
+            if queue >= 0:
+                self._queues.add(*queues[queue]).put_bytes(first, octets[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
         entries = rows.entries.where(rows.phy_offsets >= index.end_phy_offset)
         of_row = entries.of_row
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
+
+
+def _numbered(rows: DispatchRows, numbers: dict[tuple[str, int], int]) -> Ints:
+    """`rows.queue_of` in the numbers that the queues have in `numbers`, where new ones are added."""
+    own = [numbers.setdefault(queue, len(numbers)) for queue in rows.queues]
+    return np.array([*own, -1], np.int64)[rows.queue_of]  # the last stays -1
 
 
 def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:

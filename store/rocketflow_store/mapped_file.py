@@ -81,7 +81,7 @@ class MappedFile:
     def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
         """Put `data` at `position` of the file."""
         assert self._write
-        assert 0 <= position <= position + len(memoryview(data).cast("B")) <= self.file_size
+        assert 0 <= position <= position + memoryview(data).nbytes <= self.file_size
         os_files.write_at(self._fd, self.path, position, data)
 
     def write_direct(self, position: int, data: memoryview) -> None:

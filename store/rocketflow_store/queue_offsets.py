@@ -37,19 +37,20 @@ class QueueOffsets:
         pending: dict[tuple[str, int], int],
     ) -> npt.NDArray[np.int64]:
         """Offsets of rows in order; counts go to `pending`, for `advance_all` once the rows are in the log."""
-        order = np.argsort(queue_of, kind="stable")
+        known = self._next
+        for queue in queues:
+            if queue not in known:
+                self.next(*queue)
+        got = np.fromiter((pending.get(queue, 0) for queue in queues), np.int64, len(queues))
+        first = np.fromiter(map(known.__getitem__, queues), np.int64, len(queues)) + got
         counts = np.bincount(queue_of, minlength=len(queues))
+        order = np.argsort(queue_of, kind="stable")
         offsets = np.empty(len(queue_of), np.int64)
-        at = 0
-        for queue, count in zip(queues, counts.tolist(), strict=True):
-            if count:
-                first = self.next(*queue) + pending.get(queue, 0)
-                offsets[order[at : at + count]] = np.arange(first, first + count)
-                pending[queue] = pending.get(queue, 0) + count
-                at += count
+        offsets[order] = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(order))
+        pending.update(zip(queues, (got + counts).tolist(), strict=True))
         return offsets
 
     def advance_all(self, pending: dict[tuple[str, int], int]) -> None:
         """Make the counts of `assign` final."""
-        for queue, count in pending.items():
-            self.advance(*queue, count)
+        known = self._next
+        known.update({queue: known[queue] + count for queue, count in pending.items()})

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity
-from rocketflow_store.consume_queue import ConsumeQueue, lost, pre_blank
+from rocketflow_store.consume_queue import ConsumeQueue, lost, pre_blank, written
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rocketflow_store.consume_queue import Units
     from rocketflow_store.log_view import CommitLogView
 
 _TAIL_BLOCK: Final = 64
@@ -62,7 +64,10 @@ class FileQueueTable:
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, newly known if it was not; StoreConfigError for a topic that may not be a directory."""
-        if (topic, queue_id) not in self._known and not is_directory_name(topic):
+        found = self._known.get((topic, queue_id))
+        if found is not None:
+            return found.queue
+        if not is_directory_name(topic):
             raise StoreConfigError("topic", topic, "may not be the name of a queue's directory")
         return self._know(topic, queue_id)
 
@@ -96,8 +101,12 @@ class FileQueueTable:
         if not self._write and queue.is_replaced():
             queue.refresh()
             known.end, known.low = -1, -1
-        if known.end > 0 and queue.units(known.end - 1, known.end).tobytes() != known.last_unit:
-            known.end = -1
+        if known.end > 0:
+            behind = queue.units(known.end - 1, known.end + 1)
+            if behind[:1].tobytes() != known.last_unit:
+                known.end = -1
+            elif len(behind) > 1 and not written(behind[1:2])[0]:  # the usual answer, at one look
+                return known.end if confirm_offset is None else self._confirmed(queue, known.end, confirm_offset)
         if known.end <= 0:
             queue.refresh()
             found = queue.scan_end()
@@ -194,17 +203,20 @@ class FileQueueTable:
                 sync_directory(directory.parent)
         sync_directory(self._directory)
 
+    def last_units(self) -> Units:
+        """The last unit of every queue that has one, by physical offset; pre-blank ones are left out."""
+        last: list[bytes] = []
+        for (topic, queue_id), known in self._known.items():
+            if self.end(topic, queue_id) > known.queue.first_unit:
+                last.append(known.last_unit)
+        units = np.frombuffer(b"".join(last), UNIT_DTYPE)
+        return np.sort(units[~pre_blank(units)], order="phy_offset")
+
     def max_unit_end(self) -> int:
         """Physical offset behind the record of the last unit of all queues; -1 without units."""
-        best = -1
-        for topic, queue_id in self._known:
-            end = self.end(topic, queue_id)
-            queue = self._known[topic, queue_id].queue
-            if end > queue.first_unit:
-                unit = queue.units(end - 1, end)
-                if len(unit) and not pre_blank(unit)[0]:
-                    best = max(best, int(unit["phy_offset"][0]) + int(unit["msg_size"][0]))
-        return best
+        units = self.last_units()
+        ends = units["phy_offset"].astype(np.int64) + units["msg_size"]
+        return int(ends.max(initial=-1))
 
     def close(self) -> None:
         """Close all files."""

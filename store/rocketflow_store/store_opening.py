@@ -197,9 +197,4 @@ def _recover(
 
 def _last_store_timestamp(queues: FileQueueTable, log: CommitLogView) -> int:
     """Store time of the newest message of any queue: later ones must not fall behind it."""
-    newest = 0
-    for queue in queues.all():
-        end = queues.end(queue.topic, queue.queue_id)
-        if end > queue.first_unit:
-            newest = max(newest, int(log.store_timestamps(queue.units(end - 1, end))[0]))
-    return newest
+    return int(log.store_timestamps(queues.last_units()).max(initial=0))

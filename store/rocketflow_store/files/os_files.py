@@ -169,8 +169,13 @@ def append_bytes(fd: int, path: object, data: memoryview) -> None:
 
 def write_at(fd: int, path: object, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
     """All of `data` at `position`; a short write is completed."""
-    view = memoryview(data).cast("B")
+    view = memoryview(data)
     try:
+        written = disk.pwrite(fd, view, position)
+        if written == view.nbytes:
+            return
+        view = view.cast("B")[written:]
+        position += written
         while len(view):
             written = disk.pwrite(fd, view, position)
             position += written
