@@ -90,7 +90,9 @@ def next_own_offset(mapped: MappedFile) -> int | None:
     if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= mapped.file_size:
         return None
     (told,) = _OFFSET.unpack_from(mapped.buffer, _OWN_OFFSET_AT)
-    if told == mapped.file_from_offset or told < 0:
+    if told < 0 or told % mapped.file_size:
+        return None  # no file begins there: the record is torn or damaged
+    if told == mapped.file_from_offset:
         return int(told)
     record = RecordColumns(mapped.buffer, np.array([0], np.int64), np.array([size], np.int64))
     if record.faults or content_faults(record):

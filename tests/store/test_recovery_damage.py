@@ -175,3 +175,21 @@ def test_a_confirm_file_that_names_places_behind_the_log(tmp_path: Path) -> None
     served = planted.served()
     del served["orders", 0, COUNT // 2]
     assert served == planted.bodies
+
+
+@pytest.mark.parametrize("own_offset", [-2692272248847124483, -1, 1, 5000])
+def test_a_first_record_that_was_torn_is_no_file_of_another_store(tmp_path: Path, own_offset: int) -> None:
+    """It names a place where no file begins: noise, and so the torn tail of a log that has nothing else."""
+    planted = make(tmp_path / "s")
+    shutil.rmtree(planted.path / "rocketflow")
+    (planted.path / "abort").touch()
+    first, *others = sorted((planted.path / "commitlog").iterdir())
+    for one in others:
+        one.unlink()
+    data = bytearray(first.read_bytes())
+    size = int.from_bytes(data[:4], "big")
+    data[28:36] = own_offset.to_bytes(8, "big", signed=True)
+    first.write_bytes(bytes(data[:size]).ljust(len(data), b"\0"))
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert store.max_phy_offset == 0
+        assert store.put_message(Message("orders", b"on", queue_id=0)).physical_offset == 0
