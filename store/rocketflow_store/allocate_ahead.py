@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import FileAllocationTimeoutError, StoreError
 from rocketflow_store.files import os_files
+from rocketflow_store.locked_files import LockedFiles
 from rocketflow_store.mapped_file import file_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class AllocateMappedFileService:
 
     `want` asks for files that will be needed, `place` gives one its name; both are called by one thread at a time.
     A file that could not be made ahead (the disk is full) is tried again by `place`, which raises what is wrong.
-    With `warm` every page is written once, and synced every `warm_sync_bytes` of them where that is not 0.
+    With `warm` every page is written once, and synced every `warm_sync_bytes` of them where that is not 0; then the
+    file is locked in memory, where that is allowed, until the log went on to the next.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class AllocateMappedFileService:
     ) -> None:
         self._directories, self._file_size = directories, file_size
         self._warm, self._warm_sync_bytes, self._wait_s = warm, warm_sync_bytes, wait_s
+        self.locked = LockedFiles()
         self._changed = threading.Condition()
         self._wanted: list[int] = []
         self._ready: set[int] = set()
@@ -74,6 +77,7 @@ class AllocateMappedFileService:
         Raises StoreFullError, StoreAccessError, or FileAllocationTimeoutError where the making of it takes too long.
         """
         staged = self._staged(offset)
+        self._went_on_to(offset)
         try:
             if self._take(offset):
                 try:
@@ -83,11 +87,17 @@ class AllocateMappedFileService:
                 else:
                     self.made_ahead += 1
                     return
-            self._make(staged)
+            self._make(offset)
             os_files.rename(staged, path)
         except OSError as error:
             raise os_files.access_error(path, error) from error
         self.made_late += 1
+
+    def _went_on_to(self, offset: int) -> None:
+        if self._warm:
+            self.locked.went_on_to(offset)
+            with self._changed:
+                self._changed.notify_all()
 
     def _take(self, offset: int) -> bool:
         """Whether the file is there; waits for it where it is being made, and sees to it that nobody begins it now."""
@@ -136,6 +146,7 @@ class AllocateMappedFileService:
         for offset in self.ready:
             os_files.remove_file(self._staged(offset))
         self._ready = set()
+        self.locked.close()
 
     def _staged(self, offset: int) -> Path:
         directory = self._directories.home_of(offset, self._file_size)
@@ -144,13 +155,15 @@ class AllocateMappedFileService:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or bool(self._wanted))
+                while not self._stopping and not self._wanted:
+                    self._changed.wait(self.locked.due_in_s())
+                    self.locked.unlock_due()
                 if self._stopping:
                     return
                 offset = self._making = self._wanted.pop(0)
             made = False
             try:
-                self._make(self._staged(offset))
+                self._make(offset)
                 made = True
             except (StoreError, OSError):
                 pass  # the append that needs the file tries again, and says what is wrong
@@ -161,7 +174,7 @@ class AllocateMappedFileService:
                         self._ready.add(offset)
                     self._changed.notify_all()
 
-    def _make(self, staged: Path) -> None:
+    def _make(self, offset: int) -> None:
         """A file of zeros with real blocks, durable but for its name."""
         try:
             os_files.make_directory(staged.parent)
@@ -173,6 +186,8 @@ class AllocateMappedFileService:
             if self._warm:
                 os_files.write_zeros(fd, staged, self._file_size, self._warm_sync_bytes, lambda: self._stopping)
             os_files.sync_file(fd, staged)
+            if self._warm:
+                self.locked.lock(offset, fd, self._file_size)
         except BaseException:
             os_files.remove_file(staged)
             raise

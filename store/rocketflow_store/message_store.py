@@ -303,6 +303,7 @@ class MessageStore:
             "fenced": self._flush.fence is not None,
             "mappedFilesMadeAhead": self._allocator.made_ahead,
             "mappedFilesMadeLate": self._allocator.made_late,
+            "mappedFilesLocked": len(self._allocator.locked.offsets),
             "removedFiles": len(clean.log_files) + len(clean.queue_files) + len(clean.index_files),
             "removedBytes": clean.bytes,
             "events": events.counts(self.path),

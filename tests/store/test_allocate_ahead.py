@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import resource
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,8 @@ from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageSta
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
-from rocketflow_store.files import os_files
+from rocketflow_store.files import memory_lock, os_files
+from rocketflow_store.locked_files import LockedFiles
 from rocketflow_store.log_directories import LogDirectories
 
 SIZE = 1 << 16
@@ -224,6 +227,69 @@ def test_warm_files_are_zeros_with_blocks(tmp_path: Path) -> None:
             assert (store.paths.allocating / name).read_bytes() == bytes(SIZE)
         put_until(store, SIZE + 5000)
         assert log_files(store) == [0, SIZE]
+
+
+def locked_kb() -> int:
+    """How much memory this process keeps in RAM."""
+    found = re.search(r"^VmLck:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found.group(1))
+
+
+def test_warm_files_are_locked_until_the_log_went_on(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
+        locked = store._allocator.locked
+        locked._unlock_after_s = 0
+        before = locked_kb()
+        put_until(store, SIZE // 4 * 3)
+        store._allocator.wait_until_idle()
+        if locked.refused:
+            assert locked.offsets == []
+            assert locked_kb() == before
+            pytest.skip("the system lets nothing be locked here")
+        assert locked.offsets == [0, SIZE, 2 * SIZE]
+        assert store.statistics()["mappedFilesLocked"] == 3
+        assert locked_kb() == before + 3 * SIZE // 1024
+        put_until(store, 2 * SIZE + 5000)
+        store._allocator.wait_until_idle()
+        assert locked._maps.keys() >= {2 * SIZE}
+        released = threading.Event()
+        while locked.offsets[0] < 2 * SIZE:  # by the thread that makes files
+            assert not released.wait(0.01)
+    assert locked.offsets == []
+    assert locked_kb() == before
+
+
+def test_nothing_is_locked_where_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_lock, "lock", lambda memory: False)
+    with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
+        count = put_until(store, 2 * SIZE + 5000)
+        store._allocator.wait_until_idle()
+        assert store._allocator.locked.refused >= 3
+        assert store._allocator.locked.offsets == []
+        assert store.max_offset("t", 0) == count
+
+
+def test_what_is_unlocked_when() -> None:
+    files = LockedFiles(3600)
+    with tempfile.TemporaryFile() as made:
+        made.truncate(4096)
+        for offset in (0, 4096, 8192):
+            files.lock(offset, made.fileno(), 4096)
+        if files.refused:
+            pytest.skip("the system lets nothing be locked here")
+        assert files.due_in_s() is None
+        files.went_on_to(8192)
+        due = files.due_in_s()
+        assert due is not None
+        assert 0 < due <= 3600
+        files.unlock_due()
+        assert files.offsets == [0, 4096, 8192], "time is not up"
+        files._due = {0: 0.0, 4096: 1e18}
+        files.unlock_due()
+        assert files.offsets == [4096, 8192]
+        files.close()
+        assert files.offsets == []
 
 
 def test_a_name_is_durable_before_anything_in_its_file_is_acknowledged(

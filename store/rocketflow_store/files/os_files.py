@@ -256,8 +256,9 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
     for start, stop in data_ranges(fd, path, position, end):
         for at in range(start, stop, _BLOCK):
             found = read_at(fd, at, min(_BLOCK, stop - at), path)
-            if found.count(0) != len(found):
-                write_at(fd, path, at, memoryview(block)[: len(found)])
+            written = len(found.rstrip(b"\0"))
+            if written:
+                write_at(fd, path, at, memoryview(block)[:written])
                 changed = True
     return changed
 

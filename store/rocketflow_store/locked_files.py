@@ -1,0 +1,82 @@
+"""Log files whose pages the system keeps in RAM while they are written to: what RocketMQ's warm-up does with mlock.
+
+A file is locked when it was made, and left to the system again a few seconds after the log went on to the next.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from typing import Final
+
+from rocketflow_store.files import memory_lock, os_files
+
+_UNLOCK_AFTER_S: Final = 6.0
+"""As RocketMQ, which waits so long after a file is full before it unlocks it."""
+
+
+class LockedFiles:
+    """Maps of the files that are locked; a file that the system does not let lock is used as any other."""
+
+    def __init__(self, unlock_after_s: float = _UNLOCK_AFTER_S) -> None:
+        self._unlock_after_s = unlock_after_s
+        self._maps: dict[int, mmap.mmap] = {}  # by offset of the file
+        self._due: dict[int, float] = {}
+        self._lock = threading.Lock()
+        self.refused = 0
+        """Files that the system did not let lock (RLIMIT_MEMLOCK)."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """Which files are locked."""
+        return sorted(self._maps)
+
+    def lock(self, offset: int, fd: int, size: int) -> None:
+        """Keep the pages of the file that begins at `offset`, and tell the system that they are needed soon."""
+        try:
+            mapped = os_files.map_file(fd, size, write=False)
+        except (OSError, ValueError):  # too many maps
+            self.refused += 1
+            return
+        if not memory_lock.lock(mapped):
+            self.refused += 1
+            mapped.close()
+            return
+        mapped.madvise(mmap.MADV_WILLNEED)
+        with self._lock:
+            self._maps[offset] = mapped
+
+    def went_on_to(self, offset: int) -> None:
+        """The log begins the file at `offset`: those before it need not be kept for long."""
+        due = time.monotonic() + self._unlock_after_s
+        with self._lock:
+            for one in self._maps:
+                if one < offset:
+                    self._due.setdefault(one, due)
+
+    def due_in_s(self) -> float | None:
+        """When `unlock_due` is to be called; None where nothing waits for it."""
+        with self._lock:
+            return max(min(self._due.values()) - time.monotonic(), 0.0) if self._due else None
+
+    def unlock_due(self) -> None:
+        """Leave to the system what was given time enough."""
+        now = time.monotonic()
+        with self._lock:
+            going = [offset for offset, due in self._due.items() if due <= now]
+        for offset in going:
+            self._unlock(offset)
+
+    def _unlock(self, offset: int) -> None:
+        with self._lock:
+            self._due.pop(offset, None)
+            mapped = self._maps.pop(offset, None)
+        if mapped is not None:
+            memory_lock.unlock(mapped)
+            mapped.close()
+
+    def close(self) -> None:
+        """Leave everything to the system."""
+        for offset in self.offsets:
+            self._unlock(offset)
