@@ -147,6 +147,7 @@ def test_a_refused_row_fails_the_whole_batch_and_is_named(
         ("body", {"topik": "x"}, "did you mean topic"),
         ("body", {"queues": "none"}, "queues='none'"),
         ("body", {"flushDiskType": "maybe"}, "SYNC_FLUSH or ASYNC_FLUSH"),
+        ("body", {"directIO": "maybe"}, "true or false"),
         ("body", {"topic": "a/b"}, "may hold only letters"),
     ],
 )
@@ -283,3 +284,18 @@ def test_a_failed_batch_leaves_no_staged_part(spark: SparkSession, tmp_path: Pat
     with pytest.raises(Exception, match="the body is null"):
         rows.write.format("rocketflow").option("path", str(path)).option("topic", "out").mode("append").save()
     assert [one for one in (path / "rocketflow" / "staging").rglob("*p[0-9]*") if one.is_file()] == []
+
+
+@pytest.mark.parametrize("direct_io", ["true", "false"])
+def test_large_batches_of_a_stream_are_staged_over_the_files_of_earlier_ones(
+    spark: SparkSession, tmp_path: Path, direct_io: str
+) -> None:
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    wanted = [f"m{number}-".ljust(4000, "x") for number in range(1800)]
+    put(path, wanted)
+    rows = source(spark, path, maxOffsetsPerTrigger="600").select("body")
+    query = run(rows, path, checkpoint, directIO=direct_io)
+    assert len([one for one in query.recentProgress if one["numInputRows"]]) == 3
+    assert bodies(path) == Counter(wanted)
+    assert any((path / "rocketflow" / "spare").iterdir())
+    assert verify_store(path).findings == []
