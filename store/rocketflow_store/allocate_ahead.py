@@ -176,6 +176,7 @@ class AllocateMappedFileService:
 
     def _make(self, offset: int) -> None:
         """A file of zeros with real blocks, durable but for its name."""
+        staged = self._staged(offset)
         try:
             os_files.make_directory(staged.parent)
         except OSError as error:
