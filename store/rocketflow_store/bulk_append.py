@@ -90,6 +90,8 @@ class BulkAppend:
                     (lambda: self._flush.flush_early(begin)) if self._sync_flush else None,
                 ) as writer:
                     for chunk in chunks:
+                        if not chunk.property_crc:
+                            self._dispatch.confirm_file.record_without_crc()
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)

@@ -6,7 +6,7 @@
     24  8   pid of the writer
     32  8   mtime (ns) of the `abort` file the writer made
     40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
-    48  8   1 where the writer gives every record a CRC of itself (enabledAppendPropCRC), else 0
+    48  8   one more than the offset from which on every record ends with a CRC of itself (enabledAppendPropCRC), or 0
 
 Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
 afterwards leaves another, a clean stop leaves none.
@@ -30,6 +30,7 @@ _OFFSET: Final = struct.Struct("<q")
 _SIZE: Final = 64
 _CONFIRM_AT: Final = 8
 _DURABLE_AT: Final = 16
+_RECORD_CRC_AT: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Confirmed:
     pid: int
     abort_mtime_ns: int
     synced: bool = False
-    record_crc: bool = False
-    """Every record at or behind `durable_offset` ends with a CRC of itself."""
+    record_crc_from: int = -1
+    """Every record at or behind it ends with a CRC of itself; -1 where the writer gives none."""
 
     @property
     def synced_offset(self) -> int:
@@ -57,12 +58,21 @@ class ConfirmFile:
         self, paths: StorePaths, confirm_offset: int, durable_offset: int, *, synced: bool, record_crc: bool
     ) -> None:
         self._paths = paths
+        self.gives_record_crc = record_crc
+        """Whether every record of this writer ends with a CRC of itself."""
         mtime_ns = paths.abort.stat().st_mtime_ns
-        flags = int(synced), int(record_crc)
+        flags = int(synced), confirm_offset + 1 if record_crc else 0
         fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         self._map = os_files.map_file(self._fd, _SIZE, write=True)
+
+    def record_without_crc(self) -> None:
+        """A record without a CRC of itself is about to be appended: from now on nothing is said of them."""
+        if self.gives_record_crc:
+            self.gives_record_crc = False
+            _OFFSET.pack_into(self._map, _RECORD_CRC_AT, 0)
+            os_files.sync_map(self._map, self._paths.confirm)
 
     def confirm(self, offset: int) -> None:
         """Let readers see everything below `offset`."""
@@ -90,7 +100,7 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
         return None
     if len(raw) != _SIZE or not raw.startswith(_MAGIC):
         return None
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, record_crc = _LAYOUT.unpack_from(raw)
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from = _LAYOUT.unpack_from(raw)
     if abort.st_mtime_ns != abort_mtime_ns:
         return None
-    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, record_crc == 1)
+    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, crc_from - 1)

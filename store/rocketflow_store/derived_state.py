@@ -21,6 +21,7 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.confirm import read_confirm
 from rocketflow_store.consume_queue import pre_blank, written
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
@@ -64,6 +65,8 @@ class LostState:
     queues: dict[Queue, str] = field(default_factory=dict)
     index: str = ""
     record: StopRecord | None = None
+    same_writer: bool = False
+    """Whether nobody has stopped in order since the record was made."""
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.index)
@@ -110,7 +113,7 @@ class _Look:
         logs = [one for directory in paths.commit_logs for one in _entries(directory)]
         bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
         self._min_phy_offset = min(bases, default=-1)
-        self._lost = LostState(record=self._record)
+        self._lost = LostState(record=self._record, same_writer=self._same_writer)
 
     def lost(self) -> LostState:
         """Look at everything."""
@@ -272,11 +275,41 @@ def listed_topics(paths: StorePaths) -> frozenset[str] | None:
 
 
 def leave_stop_record(
-    paths: StorePaths, config: StoreConfig, queues: FileQueueTable, index: IndexService, log: tuple[int, int]
+    paths: StorePaths,
+    config: StoreConfig,
+    queues: FileQueueTable,
+    index: IndexService,
+    files: MappedFileQueue,
+    log_end: int,
+    *,
+    began: int | None = None,
+    record_crc: bool = False,
 ) -> None:
-    """Record what there is, behind its sync; `log` are the first and the last physical offset."""
-    topics = listed_topics(paths) or frozenset()
-    take_stop_record(paths, queues, index if config.message_index_enable else None, topics, log).write(paths)
+    """Record what there is, behind its sync; `files` are those of the log, which ends at `log_end`.
+
+    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record.
+    """
+    topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
+    before = StopRecord.load(paths)
+    crc_from = before.record_crc_from if before is not None else -1
+    if began is not None and (before is None or before.end_phy_offset != began or crc_from < 0):
+        crc_from = began
+    if began is not None and not record_crc:
+        crc_from = -1
+    take_stop_record(paths, queues, kept, topics, files.files, log_end, crc_from).write(paths)
+
+
+def record_crc_range(paths: StorePaths) -> tuple[int, int]:
+    """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
+    confirmed, record = read_confirm(paths), StopRecord.load(paths)
+    if confirmed is not None and confirmed.record_crc_from >= 0:
+        start = confirmed.record_crc_from
+        if record is not None and record.end_phy_offset == start and record.record_crc_from >= 0:
+            start = record.record_crc_from
+        return start, confirmed.synced_offset
+    if record is None or record.record_crc_from < 0:
+        return 0, 0
+    return record.record_crc_from, record.end_phy_offset
 
 
 def _queues(paths: StorePaths) -> dict[Queue, list[_Entry]]:

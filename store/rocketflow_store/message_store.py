@@ -149,7 +149,14 @@ class MessageStore:
             else:
                 self._flushing.flush_last(self._put.store_timestamp)
                 leave_stop_record(
-                    self.paths, self.config, self._queues, self.index, (self.min_phy_offset, self.max_phy_offset)
+                    self.paths,
+                    self.config,
+                    self._queues,
+                    self.index,
+                    self._parts.files,
+                    self.max_phy_offset,
+                    began=self.recovery.truncated_to,
+                    record_crc=self._dispatch.confirm_file.gives_record_crc,
                 )
         except StoreError:
             clean = False

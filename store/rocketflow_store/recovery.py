@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
-from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.mapped_file import file_name
 from rocketflow_store.message import INNER_BATCH_FLAG
-from rocketflow_store.quarantine import CUT, QUARANTINED, Quarantine
+from rocketflow_store.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.queue_holes import fill_holes, leave_out_strays, lost_slots
 from rocketflow_store.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
+from rocketflow_store.stop_record import is_another
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from rocketflow_store.confirm import Confirmed
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.derived_state import LostState
-    from rocketflow_store.dispatch import Dispatcher
+    from rocketflow_store.dispatch import Dispatcher, DispatchRows
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.mapped_file_queue import MappedFileQueue
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from rocketflow_store.stop_record import StopRecord
 
 NO_OFFSET: Final = 1 << 62
+_MAX_KNOWN_RECORDS: Final = 1 << 22
+"""Of so many records it is kept where they begin, from one pass to the next: 16 bytes each."""
+_ROWS_AT_ONCE: Final = 1 << 16
+_UNITS_AT_ONCE: Final = 1 << 12
 
 
 @dataclass(slots=True)
@@ -103,7 +108,8 @@ class Recovery:
         self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
         self.quarantined: list[Quarantined] = []
         self._settled = 0
-        """The log below was synced."""
+        """The log below was synced, as far as there are files."""
+        self._synced = 0
         self._clean = False
         self._skipped: list[tuple[int, int]] = []
         self._known_end = 0
@@ -111,23 +117,25 @@ class Recovery:
         self._rebuild = False
         self._lost_queues: frozenset[tuple[str, int]] = frozenset()
         self._record_crc_from = NO_OFFSET
+        self._known_scans: dict[int, Scan] = {}
+        self._known_records = 0
+        self._synced_ends: dict[tuple[str, int], int] = {}
 
-    def make_again(self, lost: LostState) -> None:
-        """Dispatch the whole log, for queues or an index that were lost."""
-        self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues)
+    def scan_start(self, abort_found: bool, confirmed: Confirmed | None, lost: LostState | None = None) -> int:
+        """Where to begin to look at the log: at its begin where queues or index were `lost`.
 
-    def scan_start(self, abort_found: bool, confirmed: Confirmed | None, record: StopRecord | None = None) -> int:
-        """Where to begin to look at the log. StoreVersionError where a file of it is missing or misplaced.
-
-        `record` is what the last orderly stop left.
+        StoreVersionError where a file of the log is missing or misplaced.
         """
+        record = None if lost is None else lost.record
         self._refuse_gap()
-        self._refuse_misplaced()
+        self._refuse_misplaced(record)
         start, last = self._log.min_phy_offset, self._files.last
+        if lost is not None:
+            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues)
         if record is not None and not abort_found:
             self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
-        if confirmed is not None and confirmed.record_crc:
-            self._record_crc_from = confirmed.durable_offset
+        if confirmed is not None and confirmed.record_crc_from >= 0:
+            self._record_crc_from = confirmed.record_crc_from
         self._settle(abort_found, confirmed, record)
         if self._rebuild:
             return start
@@ -143,7 +151,8 @@ class Recovery:
         if self._clean and self._paths.meta.exists():
             self._settled = end  # we leave nothing behind the end when we close
         elif confirmed is not None:
-            self._settled = min(confirmed.synced_offset, end)
+            self._synced = confirmed.synced_offset
+            self._settled = min(self._synced, end)
         if record is not None:
             self._settled = max(self._settled, min(record.end_phy_offset, end))
 
@@ -155,9 +164,16 @@ class Recovery:
                     "is missing between other CommitLog files; restore it, or read the rest without writing",
                 )
 
-    def _refuse_misplaced(self) -> None:
+    def _refuse_misplaced(self, record: StopRecord | None) -> None:
         """A file that holds another part of the log (or of another log) took the place of its own."""
         for mapped in self._files.files:
+            head = None if record is None else record.heads.get(mapped.file_from_offset)
+            if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+                raise StoreVersionError(
+                    mapped.path,
+                    "is not the file that was here at the last orderly stop: it is of another store, or of an older "
+                    f"copy; restore the right one, or remove {self._paths.stop_record} if this one is right",
+                )
             told = next_own_offset(mapped)
             if told is not None and told != mapped.file_from_offset:
                 raise StoreVersionError(
@@ -268,6 +284,9 @@ class Recovery:
             if mapped is None:
                 return
             scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            if self._known_records + len(scan.positions) <= _MAX_KNOWN_RECORDS:
+                self._known_records += len(scan.positions)
+                self._known_scans[offset] = scan
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
@@ -276,7 +295,7 @@ class Recovery:
                     records.faults |= content_faults(records, protected)
                     must = records.positions + mapped.file_from_offset >= self._record_crc_from
                     for row in np.flatnonzero(must & ~protected).tolist():
-                        records.faults.setdefault(row, "lacks the CRC that its writer gives every record")
+                        records.faults.setdefault(row, LACKS_CRC)
                 yield mapped, records
                 if records.faults:
                     return
@@ -353,13 +372,18 @@ class Recovery:
         count, offset = 0, start
         skip = dict(self._skipped)
         ends: dict[tuple[str, int], int] = {}
+        waiting: list[DispatchRows] = []
         while offset < end:
             offset = skip.get(offset, offset)
             mapped = self._files.find(offset)
             if mapped is None or offset >= end:
                 break
             limit = min(end - mapped.file_from_offset, mapped.file_size)
-            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, limit)
+            known = self._known_scans.pop(offset, None)
+            if known is not None and known.end <= limit:
+                scan = known
+            else:
+                scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, limit)
             behind = [one for one in skip if offset < one < mapped.file_from_offset + scan.end]
             positions, sizes, at = scan.positions, scan.sizes, scan.end
             if behind:
@@ -370,7 +394,10 @@ class Recovery:
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
                 if not (records.sys_flag & INNER_BATCH_FLAG).any():
                     leave_out_strays(rows)
-                dispatcher.dispatch(rows)
+                waiting.append(rows)
+                if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
+                    dispatcher.dispatch_all(waiting)
+                    waiting = []
                 count += len(positions)
                 if skip or self._lost_queues:
                     for code, key in enumerate(rows.queues):
@@ -382,6 +409,8 @@ class Recovery:
             elif following == offset and following not in skip:
                 break
             offset = following
+        if waiting:
+            dispatcher.dispatch_all(waiting)
         self._keep_damage(ends)
         return count
 
@@ -390,7 +419,7 @@ class Recovery:
         quarantine = Quarantine(self._paths)
         for one in self.quarantined:
             mapped = self._files.find(one.offset)
-            if mapped is not None and not one.why.startswith("cut"):
+            if mapped is not None and not one.why.startswith(("cut", "lost")):
                 position = one.offset - mapped.file_from_offset
                 length = min(one.length, mapped.file_size - position)
                 data = mapped.buffer.slice(position, length)
@@ -401,20 +430,40 @@ class Recovery:
             if queue is not None and (self._skipped or key in self._lost_queues):
                 fill_holes(queue, end, self._skipped)
 
-    def keep_ends(self, record: StopRecord, end: int) -> list[tuple[str, int]]:
-        """Give no queue offset of the last orderly stop a second time: slots behind a queue's end name lost bytes.
+    def keep_ends(self, lost: LostState, end: int) -> list[tuple[str, int]]:
+        """Give no queue offset that was synced a second time: slots behind a queue's end name lost bytes.
 
-        `end` is the log's; the queues that had fewer messages than then.
+        `end` is the log's; the queues that have fewer messages than they had.
         """
+        self._note_lost(lost, end)
+        ends = dict(self._synced_ends)
+        if lost.record is not None:
+            for key, state in lost.record.queues.items():
+                ends[key] = max(ends.get(key, 0), state.end)
         shrunk = []
-        for key, state in record.queues.items():
-            if key in self._queues.names() or key in self._lost_queues:
+        for key, wanted in ends.items():
+            if self._queues.find(*key) is not None or key in self._lost_queues:
                 there = self._queues.end(*key)
-                if there < state.end and end > 0:
-                    lost_slots(self._queues.add(*key), there, state.end, self._skipped, end)
+                if there < wanted and end > 0:
+                    lost_slots(self._queues.add(*key), there, wanted, self._skipped, end)
                     self._queues.forget_queue(*key)
                     shrunk.append(key)
         return shrunk
+
+    def _note_lost(self, lost: LostState, end: int) -> None:
+        """Say which bytes are gone that were there at the last orderly stop."""
+        record = lost.record
+        if record is None:
+            return
+        begin = self._log.min_phy_offset
+        gone = [(end, record.end_phy_offset, "the end of the log is gone")]
+        if self._clean and lost.same_writer:
+            gone.append((record.min_phy_offset, begin, "the begin of the log is gone, and retention did not take it"))
+        for start, stop, why in gone:
+            if start < stop:
+                path = self._paths.commit_log / file_name(start)
+                Quarantine(self._paths).note(LOST, path, start, stop - start, why)
+                self.quarantined.append(Quarantined(str(path), start, stop - start, f"lost: {why}"))
 
     def cut(self, end: LogEnd) -> tuple[int, int]:
         """Drop everything at or behind the log's end; (from, to) of what was there, equal where nothing was."""
@@ -453,10 +502,23 @@ class Recovery:
     def cut_queues(self, end: int) -> None:
         """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
         for queue in self._queues.all():
+            if end < self._synced:
+                self._synced_ends[queue.topic, queue.queue_id] = self._synced_end(queue)
             self._queues.forget_queue(queue.topic, queue.queue_id)
             stop = self._queues.end(queue.topic, queue.queue_id, end)
             queue.truncate(stop)
             self._queues.forget_queue(queue.topic, queue.queue_id)
+
+    def _synced_end(self, queue: ConsumeQueue) -> int:
+        """Behind the last unit whose record was synced, whatever became of it."""
+        number = queue.scan_end()
+        while number > queue.first_unit:
+            start = max(number - _UNITS_AT_ONCE, queue.first_unit)
+            synced = np.flatnonzero(queue.units(start, number)["phy_offset"] < self._synced)
+            if len(synced):
+                return start + int(synced[-1]) + 1
+            number = start
+        return number
 
     def _keep_evidence(self, start: int, stop: int, why: str) -> None:
         """Copy log bytes [start, stop) to the quarantine before they are cut."""

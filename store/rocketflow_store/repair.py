@@ -37,6 +37,7 @@ from rocketflow_store.positions import clamp_to
 from rocketflow_store.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.stop_record import StopRecord
 from rocketflow_store.store_layout import recorded_layout
 from rocketflow_store.store_meta import FORMAT_VERSION
 from rocketflow_store.verify import verify_store
@@ -303,10 +304,10 @@ class _Apply:
         self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
 
     def _forget_stop(self) -> None:
-        """What the last orderly stop left is not what there will be."""
-        os_files.remove_file(self._paths.stop_record)
-        if self._paths.rocketflow.is_dir():
-            os_files.sync_directory(self._paths.rocketflow)
+        """The files of queues and index will not be those of the last orderly stop."""
+        record = StopRecord.load(self._paths)
+        if record is not None:
+            record.without_files().write(self._paths)
 
     # -- queues
 
@@ -482,6 +483,8 @@ class _OneQueue:
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
         assert (topic, queue_id) == (self._queue.topic, self._queue.queue_id)
         return self._queue
+
+    find = add
 
 
 def _remove_tree(directory: Path) -> None:

@@ -94,6 +94,8 @@ def next_own_offset(mapped: MappedFile) -> int | None:
         return None  # no file begins there: the record is torn or damaged
     if told == mapped.file_from_offset:
         return int(told)
+    if next_whole_offset(mapped, 0) is not None:
+        return None  # what follows is in its place: only the begin is damaged
     record = RecordColumns(mapped.buffer, np.array([0], np.int64), np.array([size], np.int64))
     if record.faults or content_faults(record):
         return None

@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rocketflow_store.config import StorePaths
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.index_file import IndexFile
     from rocketflow_store.index_service import IndexService
+    from rocketflow_store.mapped_file import MappedFile
     from rocketflow_store.queue_table import FileQueueTable
 
 CONTENT_BYTES: Final = 4 << 20
@@ -69,6 +72,16 @@ class IndexState:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHead:
+    """Sizes and CRCs of the first two records of a CommitLog file (0 where there is none)."""
+
+    first_size: int
+    first: int
+    second_size: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopRecord:
     """Everything that is compared at the next open; `index` is None where none was kept."""
 
@@ -77,6 +90,10 @@ class StopRecord:
     checkpoint: int
     queues: dict[tuple[str, int], QueueState] = field(default_factory=dict)
     index: dict[str, IndexState] | None = None
+    heads: dict[int, LogHead] = field(default_factory=dict)
+    """By the offset at which the file begins."""
+    record_crc_from: int = -1
+    """Every record from here on ends with a CRC of itself; -1 where that is not known."""
 
     @classmethod
     def load(cls, paths: StorePaths) -> Self | None:
@@ -102,7 +119,14 @@ class StopRecord:
             told["checkpoint"],
             queues,
             None if index is None else {name: IndexState(*one) for name, one in index.items()},
+            {int(base): LogHead(*one) for base, one in told["heads"].items()},
+            told["recordCrcFrom"],
         )
+
+    def without_files(self) -> Self:
+        """What stays true when queues and index are made again: where the log and the queues end."""
+        queues = {key: replace(one, files=()) for key, one in self.queues.items()}
+        return replace(self, queues=queues, index=None)
 
     def write(self, paths: StorePaths) -> None:
         """Make this the store's record, durably."""
@@ -110,9 +134,11 @@ class StopRecord:
             "minPhyOffset": self.min_phy_offset,
             "endPhyOffset": self.end_phy_offset,
             "checkpoint": self.checkpoint,
+            "recordCrcFrom": self.record_crc_from,
             "queues": [
                 [*key, one.end, one.listed, [_numbers(file) for file in one.files]] for key, one in self.queues.items()
             ],
+            "heads": {str(base): _numbers(one) for base, one in self.heads.items()},
             "index": None if self.index is None else {name: _numbers(one) for name, one in self.index.items()},
         }
         body = json.dumps(told, separators=(",", ":")).encode()
@@ -124,9 +150,11 @@ def take_stop_record(
     queues: FileQueueTable,
     index: IndexService | None,
     topics: frozenset[str],
-    log: tuple[int, int],
+    files: Sequence[MappedFile],
+    log_end: int,
+    record_crc_from: int,
 ) -> StopRecord:
-    """The record of a store that nobody writes to; `log` are its first and its last physical offset."""
+    """The record of a store that nobody writes to; `files` are those of its log, which ends at `log_end`."""
     ends = {(one.topic, one.queue_id): queues.end(one.topic, one.queue_id) for one in queues.all()}
     newest_first = sorted(
         (
@@ -136,24 +164,50 @@ def take_stop_record(
         ),
     )
     left = CONTENT_BYTES
-    files: dict[tuple[str, int], list[QueueFile]] = {key: [] for key in ends}
+    by_queue: dict[tuple[str, int], list[QueueFile]] = {key: [] for key in ends}
     for _, topic, queue_id, path in newest_first:
         queue = queues.find(topic, queue_id)
         assert queue is not None
         base = int(path.name)
         length = min(queue.file_size, ends[topic, queue_id] * UNIT_SIZE - base)
         if length > 0:
-            files[topic, queue_id].append(_queue_file(queue, base, length, whole=length <= left))
+            by_queue[topic, queue_id].append(_queue_file(queue, base, length, whole=length <= left))
             left -= length
     return StopRecord(
-        *log,
+        files[0].file_from_offset if files else 0,
+        log_end,
         checkpoint_crc(paths),
         {
-            key: QueueState(end, key[0] in topics, tuple(sorted(files[key], key=lambda one: one.base)))
+            key: QueueState(end, key[0] in topics, tuple(sorted(by_queue[key], key=lambda one: one.base)))
             for key, end in sorted(ends.items())
         },
         None if index is None else {one.path.name: _index_state(one) for one in index.files},
+        {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
+        record_crc_from,
     )
+
+
+def log_head(mapped: MappedFile, log_end: int) -> LogHead:
+    """What a log file begins with."""
+    found, position = [], 0
+    for _ in range(2):
+        size = 0
+        if position + SIZE_AND_MAGIC.size <= mapped.file_size and mapped.file_from_offset + position < log_end:
+            size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+            if magic == BLANK_MAGIC or not 0 < size <= mapped.file_size - position:
+                size = 0
+        found += [size, zlib.crc32(mapped.buffer.slice(position, size))]
+        position += size
+    return LogHead(*found)
+
+
+def is_another(mapped: MappedFile, head: LogHead) -> bool:
+    """Whether a log file begins with other records than it did: with two, since one may be damaged."""
+    if not head.first_size or not head.second_size or head.first_size + head.second_size > mapped.file_size:
+        return False
+    first = zlib.crc32(mapped.buffer.slice(0, head.first_size))
+    second = zlib.crc32(mapped.buffer.slice(head.first_size, head.second_size))
+    return first != head.first and second != head.second
 
 
 def _at(queue: ConsumeQueue) -> list[tuple[int, Path]]:
@@ -197,5 +251,5 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
         os_files.close_file(fd)
 
 
-def _numbers(one: QueueFile | IndexState) -> list[int]:
+def _numbers(one: QueueFile | IndexState | LogHead) -> list[int]:
     return [getattr(one, name) for name in one.__slots__]

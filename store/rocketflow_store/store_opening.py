@@ -70,7 +70,8 @@ class StoreParts:
         for mapped in self.files.files[-2:]:
             mapped.sync()
         with ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync") as pool:
-            for done in [pool.submit(one.sync) for one in (self.index, *self.queues.all())]:
+            syncs = [pool.submit(self.index.sync), *(pool.submit(queue.sync) for queue in self.queues.all())]
+            for done in syncs:
                 done.result()
 
     def close_files(self) -> None:
@@ -165,8 +166,7 @@ def _recover(
     abort_found = paths.abort.exists()
     recovery = Recovery(paths, files, log, queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover)
     confirmed = read_confirm(paths) if abort_found else None
-    recovery.make_again(lost)
-    start = recovery.scan_start(abort_found, confirmed, lost.record)
+    start = recovery.scan_start(abort_found, confirmed, lost)
     end = recovery.find_end(start, foreign=abort_found and confirmed is None)
     truncated_from, truncated_to = end.offset, end.offset
     if abort_found:
@@ -180,14 +180,14 @@ def _recover(
         gone = confirmed.confirm_offset - end.offset
         events.tell(events.LOST, paths.root, paths.commit_log, why, offset=end.offset, count=gone)
     dispatched = recovery.dispatch(start, end.offset, dispatcher)
-    shrunk = recovery.keep_ends(lost.record, end.offset) if lost.record is not None else []
+    shrunk = recovery.keep_ends(lost, end.offset)
     if abort_found or dispatched or shrunk:
         queues.forget()
         rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
         make_log_durable(files, rewrite_from, end.offset)
         make_derived_durable(paths, queues, index, unclean=abort_found)
     if lost or shrunk:
-        leave_stop_record(paths, config, queues, index, (log.min_phy_offset, end.offset))
+        leave_stop_record(paths, config, queues, index, files, end.offset)
     if end.offset > start or abort_found:
         checkpoint.confirm_phy_offset = max(end.offset, 0)
     return RecoveryResult(

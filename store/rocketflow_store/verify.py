@@ -20,11 +20,14 @@ import numpy as np
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.consume_queue import lost as lost_units
 from rocketflow_store.consume_queue import pre_blank, written
+from rocketflow_store.derived_state import record_crc_range
 from rocketflow_store.errors import StoreError
 from rocketflow_store.findings import Damage, Finding, FindingList, VerifyResult
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queue_table import LMQ_PREFIX
+from rocketflow_store.resync import is_whole
+from rocketflow_store.stop_record import StopRecord, is_another
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.verify_index import IndexCheck
 from rocketflow_store.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
@@ -120,6 +123,7 @@ class _Verification:
             self._settled = self._limit
         elif confirmed is not None:
             self._settled = self._end if self._state == "running" else min(confirmed.durable_offset, self._end)
+        self._record = StopRecord.load(reader.paths)
         self._found = FindingList()
         self._queues: dict[Queue, QueueReport] = {}
         self._damage: list[Damage] = []
@@ -139,7 +143,9 @@ class _Verification:
         topics = check_config(reader.paths, found)
         index = IndexCheck(reader.index.files, reader.min_phy_offset, self._end, settled=self._state == "clean")
         index.structure(found, reader.log)
-        context = LogContext(reader, index, self._settled, topics, self._bounds, self._told)
+        context = LogContext(
+            reader, index, self._settled, topics, self._bounds, self._told, record_crc_range(reader.paths)
+        )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
             reports = list(pool.map(lambda one: self._log_file(context, one), files))
@@ -178,6 +184,10 @@ class _Verification:
 
     def _log_file(self, context: LogContext, mapped: MappedFile) -> LogFileReport:
         limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
+        head = self._record.heads.get(mapped.file_from_offset) if self._record is not None else None
+        if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+            why = "is not the file that was here at the last orderly stop"
+            return LogFileReport(damage=[Damage(mapped.file_from_offset, limit, str(mapped.path), 0, why)])
         return LogFileCheck(context, mapped, limit).run()
 
     def _told(self, count: int) -> None:

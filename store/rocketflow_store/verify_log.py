@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.record_crc import SIZE_IS_RIGHT, content_faults, with_record_crc
+from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.consume_queue import written
 from rocketflow_store.dispatch import rows_of_records
@@ -48,6 +48,8 @@ class LogContext:
     """Numbers of queues."""
     bounds: Mapping[Queue, tuple[int, int]]
     told: Callable[[int], None]
+    record_crc: tuple[int, int] = (0, 0)
+    """Physical offsets in which every record ends with a CRC of itself."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,10 @@ class LogFileCheck:
         if not faults:
             protected = with_record_crc(records)
             faults = content_faults(records, protected)
+            offsets = positions + mapped.file_from_offset
+            start, stop = self._context.record_crc
+            for row in np.flatnonzero(~protected & (offsets >= start) & (offsets < stop)).tolist():
+                faults.setdefault(row, LACKS_CRC)
             report.without_record_crc += int(np.count_nonzero(~protected)) if not faults else 0
         good = min(faults) if faults else records.count
         if good:

@@ -27,7 +27,8 @@ _DIGITS: Final = slice(len(_NAME), PROPERTY_CRC_SIZE - 1)
 _ZEROS_OF_LMQ: Final = 20
 _WHOLE_DIFFERS: Final = "CRC of the whole record differs"
 _ZERO_PROPERTIES: Final = "the properties are zeros"
-SIZE_IS_RIGHT: Final = (_WHOLE_DIFFERS, _ZERO_PROPERTIES)
+LACKS_CRC: Final = "lacks the CRC that its writer gives every record"
+SIZE_IS_RIGHT: Final = (_WHOLE_DIFFERS, _ZERO_PROPERTIES, LACKS_CRC)
 """Faults that leave no doubt about where the next record begins."""
 _POWERS: Final = 10 ** np.arange(PROPERTY_CRC_SIZE - 1 - len(_NAME), dtype=np.int64)
 

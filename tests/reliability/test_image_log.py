@@ -1,0 +1,193 @@
+"""Rows S09, S10, S11: damage in the log costs the records that it touched, and no other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import MessageStore
+from rocketflow_store.errors import StoreAccessError, StoreVersionError
+from rocketflow_store.repair import repair_store
+from tests.reliability.images import (
+    IMAGE_CONFIG,
+    LOG_FILE,
+    STOPS,
+    Images,
+    findings_of,
+    fresh,
+    judged,
+    make_images,
+    names,
+    repaired,
+    touching,
+    used,
+)
+from tests.reliability.results import Tally
+from tests.reliability.trials import FULL, seeds
+from tests.store.damage import Planted, flip
+
+pytestmark = pytest.mark.slow
+
+HEADER = 88
+BLOCK = 4096
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
+    return make_images(tmp_path_factory.mktemp("images"))
+
+
+def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
+    """S09: the record is lost and no other; `verify` names it; its bytes stay, or are kept."""
+    counts = {stop: tally("S09", stop) for stop in STOPS}
+    for seed in seeds(40, 3000):
+        rng = random.Random(seed)
+        stop = STOPS[seed % 2]
+        planted = fresh(images.take(stop))
+        place = rng.choice(sorted(planted.places))
+        phy_offset, size = planted.places[place]
+        byte = seed % HEADER if rng.random() < 0.7 else rng.randrange(size)
+        bit = rng.randrange(8)
+        context = f"seed {seed}, {stop}, {place}, byte {byte} of {size}, bit {bit}"
+        file, position = planted.log_file(phy_offset)
+        flip(file, position + byte, 1 << bit)
+        damaged = file.read_bytes()[position : position + size]
+        assert not judged(planted, {place}, f"{context}, before recovery").lost, context
+        told = findings_of(planted)
+        assert names(told, file, position + byte, position + byte + 1), f"{context}: {told}"
+        used(planted, context)
+        verdict = judged(planted, {place}, context)
+        kept = [one for one in (planted.path / "quarantine").rglob("*") if one.is_file()]
+        stays = file.read_bytes()[position : position + size] == damaged
+        assert stays or any(one.read_bytes().startswith(damaged) for one in kept), f"{context}: no evidence"
+        counts[stop].trial(verdict, context)
+        if seed % 4 == 0 or FULL:
+            counts[stop].trial(repaired(planted, {place}, context), f"{context}, repaired")
+
+
+def block_of(rng: random.Random, images: Images, planted: Planted) -> tuple[Path, int, bytes, str]:
+    """A block of the log, and what it is to hold instead."""
+    end = max(at + size for at, size in planted.places.values())
+    start = rng.randrange(0, end - BLOCK) // BLOCK * BLOCK
+    file, position = planted.log_file(start)
+    raw = file.read_bytes()
+    kind = rng.choice(["zero", "another", "older", "noise"])
+    other = rng.randrange(0, LOG_FILE, BLOCK)
+    older = images.older.get(file.name, bytes(LOG_FILE))
+    content = {
+        "zero": bytes(BLOCK),
+        "another": rng.choice(sorted(file.parent.iterdir())).read_bytes()[other : other + BLOCK],
+        "older": older[position : position + BLOCK],
+        "noise": rng.randbytes(BLOCK),
+    }[kind]
+    file.write_bytes(raw[:position] + content + raw[position + BLOCK :])
+    return file, start, raw[position : position + BLOCK], kind
+
+
+def test_a_block_of_other_bytes(images: Images, tally: Callable[..., Tally]) -> None:
+    """S10: zeros, a block of another place, the block as it was once."""
+    counts = {stop: tally("S10", stop) for stop in STOPS}
+    for seed in seeds(24, 600):
+        rng = random.Random(seed)
+        stop = STOPS[seed % 2]
+        planted = fresh(images.take(stop))
+        file, start, before, kind = block_of(rng, images, planted)
+        context = f"seed {seed}, {stop}, {kind} at {start}"
+        position = start % LOG_FILE
+        now = file.read_bytes()[position : position + BLOCK]
+        changed = [at for at in range(BLOCK) if before[at] != now[at]]
+        touched = {one for at in changed for one in touching(planted, start + at, start + at + 1)}
+        assert not judged(planted, touched, f"{context}, before recovery").lost, context
+        told = findings_of(planted)
+        for one in touched:
+            at, size = planted.places[one]
+            first = max(at % LOG_FILE, position)
+            assert names(told, file, first, min(at % LOG_FILE + size, position + BLOCK)), f"{context}: {one}, {told}"
+        used(planted, context)
+        counts[stop].trial(judged(planted, touched, context), context, hit=bool(touched))
+        counts[stop].trial(repaired(planted, touched, context), f"{context}, repaired", hit=bool(touched))
+
+
+CASES = ["deleted", "renamed", "far", "emptied", "cut", "swapped", "copied", "foreign", "directory", "longer"]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_log_file_that_is_not_there(
+    images: Images, case: str, which: str, stop: str, tally: Callable[..., Tally]
+) -> None:
+    """S11: what cannot be written to is refused with the file's name; what can be read is read, and nothing goes."""
+    counts = tally("S11", case)
+    planted = fresh(images.take(stop))
+    log = planted.path / "commitlog"
+    files = sorted(one for one in log.iterdir() if any(one.read_bytes()))
+    number = {"first": 0, "middle": len(files) // 2, "last": len(files) - 1}[which]
+    assert len(files) >= 3
+    file, other = files[number], files[(number + 1) % len(files)]
+    base = int(file.name)
+    raw = file.read_bytes()
+    touched = touching(planted, base, base + LOG_FILE)
+    match case:
+        case "deleted":
+            file.unlink()
+        case "renamed":
+            file.rename(log / f"{base + 4096:020d}")
+        case "far":
+            file.rename(log / f"{base + 100 * LOG_FILE:020d}")
+        case "emptied":
+            file.write_bytes(b"")
+        case "cut":
+            file.write_bytes(raw[: LOG_FILE // 2])
+        case "longer":
+            file.write_bytes(raw + b"x" * 100)
+        case "swapped":
+            theirs = other.read_bytes()
+            other.write_bytes(raw)
+            file.write_bytes(theirs)
+            touched |= touching(planted, int(other.name), int(other.name) + LOG_FILE)
+        case "copied":
+            file.write_bytes(other.read_bytes())
+        case "foreign":
+            file.write_bytes(foreign_log(images))
+        case "directory":
+            file.unlink()
+            file.mkdir()
+    before = {one: one.read_bytes() for one in log.iterdir() if one.is_file()}
+    context = f"{case} {which} {stop}"
+    assert not judged(planted, touched, f"{context}, read").lost
+    opened = False
+    try:
+        with MessageStore.open(planted.path, IMAGE_CONFIG):
+            opened = True
+    except (StoreVersionError, StoreAccessError) as error:
+        assert str(log) in str(error), context
+    if not opened:
+        assert {one: one.read_bytes() for one in log.iterdir() if one.is_file()} == before, context
+    assert opened == written_to(case, which, stop), context
+    counts.trial(judged(planted, touched, context), context)
+    if opened:
+        used(planted, context)
+        counts.trial(judged(planted, touched, context), context)
+    repair_store(planted.path)
+    counts.trial(judged(planted, set() if case == "longer" else touched, context), f"{context}, repaired")
+
+
+def written_to(case: str, which: str, stop: str) -> bool:
+    """Whether a store is opened: the first files may be gone, as by retention, and so may the end (with a report)."""
+    if case in ("deleted", "emptied"):
+        return which != "middle"
+    return (which, stop) == ("last", "killed") and case in ("cut", "longer")
+
+
+def foreign_log(images: Images) -> bytes:
+    """The first log file of another store."""
+    room = images.room / "other"
+    if not room.exists():
+        from tests.store.damage import make
+
+        make(room)
+    return min((room / "commitlog").iterdir()).read_bytes()
