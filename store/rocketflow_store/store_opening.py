@@ -70,9 +70,10 @@ class StoreParts:
         for mapped in self.files.files[-2:]:
             mapped.sync()
         with ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync") as pool:
-            syncs = [pool.submit(self.index.sync), *(pool.submit(queue.sync) for queue in self.queues.all())]
-            for done in syncs:
-                done.result()
+            index = pool.submit(self.index.sync)
+            for _ in pool.map(lambda queue: queue.sync(), self.queues.all()):
+                pass
+            index.result()
 
     def close_files(self) -> None:
         """Close every file."""
