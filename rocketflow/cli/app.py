@@ -53,6 +53,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     else:
         for one in checks:
             print(f"{'ok  ' if one.ok else 'FAIL'}  {one.name:<14} {one.detail}")
+            if one.remedy:
+                print(f"{'':<20} {one.remedy}")
     if not all(one.ok for one in checks):
         raise typer.Exit(failures.EXIT_FINDINGS)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -13,19 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 _MIN_FREE_BYTES: Final = 2 << 30
-_MIN_OPEN_FILES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was looked at; `remedy` says what to do where it is not fine, or could be better."""
 
     name: str
     ok: bool
     detail: str
+    remedy: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "ok": self.ok, "detail": self.detail}
+        return {"name": self.name, "ok": self.ok, "detail": self.detail, "remedy": self.remedy}
 
 
 def _version(distribution: str) -> str | None:
@@ -47,7 +46,7 @@ def versions() -> dict[str, Any]:
 
 def examine() -> list[Check]:
     """All checks; none of them starts a JVM session or changes anything."""
-    return [_java(), _spark(), _spark_files(), _pandas(), _disk(), _open_files(), _memory()]
+    return [_java(), _spark(), _spark_files(), _pandas(), _disk(), _memory(), *_limits()]
 
 
 def _java() -> Check:
@@ -90,11 +89,12 @@ def _disk() -> Check:
     return Check("disk", free >= _MIN_FREE_BYTES, f"{free / (1 << 30):.1f} GiB free in {where}")
 
 
-def _open_files() -> Check:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Check("open files", soft >= _MIN_OPEN_FILES, f"{soft} (at most {hard})")
-
-
 def _memory() -> Check:
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Check("memory", size >= 2 << 30, f"{size / (1 << 30):.1f} GiB")
+
+
+def _limits() -> list[Check]:
+    from rocketflow.cli.limits import limits
+
+    return [Check(one.name, one.ok, one.detail, one.remedy) for one in limits()]

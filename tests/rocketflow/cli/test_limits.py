@@ -1,0 +1,95 @@
+"""What `rocketflow doctor` says of the limits that concern a store."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow.cli import limits as module
+from rocketflow.cli.app import run
+from rocketflow.cli.limits import Limit, limits
+from rocketflow_store import StoreConfig
+
+NAMES = ["open files", "file size", "locked memory", "memory maps", "swappiness"]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[str, Limit]]:
+    """The limits as a machine with these numbers tells them."""
+
+    def told(
+        nofile: int = 1 << 20,
+        fsize: int = -1,
+        memlock: int = -1,
+        maps: int = 655_360,
+        swap: int = 10,
+        cap: bool = False,
+    ) -> dict[str, Limit]:
+        numbers = {
+            resource.RLIMIT_NOFILE: (nofile, 1 << 20),
+            resource.RLIMIT_FSIZE: (fsize, -1),
+            resource.RLIMIT_MEMLOCK: (memlock, -1),
+        }
+        monkeypatch.setattr(resource, "getrlimit", numbers.__getitem__)
+        monkeypatch.setattr(module, "_may_lock_anything", lambda: cap)
+        monkeypatch.setattr(module, "_SYSCTL", tmp_path)
+        (tmp_path / "max_map_count").write_text(f"{maps}\n")
+        (tmp_path / "swappiness").write_text(f"{swap}\n")
+        return {one.name: one for one in limits(StoreConfig(mapped_file_size_commit_log=1 << 30))}
+
+    return told
+
+
+def test_nothing_is_missing_on_a_machine_that_is_made_for_it(machine: Callable[..., dict[str, Limit]]) -> None:
+    found = machine()
+    assert list(found) == NAMES
+    assert all(one.ok and not one.remedy for one in found.values())
+
+
+def test_each_limit_names_its_remedy(machine: Callable[..., dict[str, Limit]]) -> None:
+    found = machine(nofile=256, fsize=1 << 20, memlock=65_536, maps=1000, swap=60)
+    assert [name for name, one in found.items() if not one.ok] == ["open files", "file size", "memory maps"]
+    for name, word in zip(
+        NAMES, ("ulimit -n", "ulimit -f", "ulimit -l", "vm.max_map_count", "vm.swappiness"), strict=True
+    ):
+        assert word in found[name].remedy
+    assert [one.value for one in found.values()] == [256, 1 << 20, 65_536, 1000, 60]
+    assert f"{3 << 30:,}" in found["locked memory"].detail
+    assert f"{5 << 30:,}" in found["locked memory"].detail
+
+
+def test_a_default_desktop_can_write_a_store_but_could_be_better(machine: Callable[..., dict[str, Limit]]) -> None:
+    found = machine(nofile=1024, memlock=8 << 20, maps=65_530, swap=60)
+    assert all(one.ok for one in found.values())
+    assert [name for name, one in found.items() if one.remedy] == [
+        "open files",
+        "locked memory",
+        "memory maps",
+        "swappiness",
+    ]
+
+
+def test_a_capability_is_as_good_as_a_limit(machine: Callable[..., dict[str, Limit]]) -> None:
+    assert machine(memlock=65_536, cap=True)["locked memory"].remedy == ""
+
+
+def test_a_system_without_these_settings(machine: Callable[..., dict[str, Limit]], tmp_path: Path) -> None:
+    machine()
+    for name in ("max_map_count", "swappiness"):
+        (tmp_path / name).unlink()
+    assert [one.name for one in limits()] == NAMES[:3]
+
+
+def test_the_real_limits_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--json"])
+    checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks.keys() >= set(NAMES)
+    run(["doctor"])
+    text = capsys.readouterr().out
+    for name in NAMES:
+        assert checks[name]["detail"] in text
+        assert checks[name]["remedy"] in text
