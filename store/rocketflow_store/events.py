@@ -1,4 +1,4 @@
-"""Loss, cut, quarantine, fence, skip: what somebody must hear of, each with a stable code, a line in the log and a count.
+"""Loss, cut, quarantine, fence, skip: what somebody must hear of, each with a stable code, a log line and a count.
 
 The line goes to the logger `rocketflow_store` as `CODE PLACE offset N count N: why`; the record has the attribute
 `rf_code`. Counts are kept for each store that this process works on; `MessageStore.statistics()` has them as `events`.

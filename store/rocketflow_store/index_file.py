@@ -62,20 +62,29 @@ class IndexFile:
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
         """A new file; begin and end of its header carry over from the file before it."""
         os_files.make_directory(path.parent)
-        fd = os_files.open_file(path, write=True, create=True)
         try:
-            os_files.make_sparse(fd, path, index_file_size(hash_slot_num, index_num))
-        finally:
-            os_files.close_file(fd)
-        created = cls(path, hash_slot_num, index_num, write=True)
-        if previous is not None:
-            created.header = IndexHeader(
-                previous.end_timestamp, previous.end_timestamp, previous.end_phy_offset, previous.end_phy_offset, 0, 1
-            )
-        created._reserve(0)
-        created._write_header()
-        os_files.sync_directory(path.parent)
-        return created
+            fd = os_files.open_file(path, write=True, create=True)
+            try:
+                os_files.make_sparse(fd, path, index_file_size(hash_slot_num, index_num))
+            finally:
+                os_files.close_file(fd)
+            created = cls(path, hash_slot_num, index_num, write=True)
+            if previous is not None:
+                created.header = IndexHeader(
+                    previous.end_timestamp,
+                    previous.end_timestamp,
+                    previous.end_phy_offset,
+                    previous.end_phy_offset,
+                    0,
+                    1,
+                )
+            created._reserve(0)
+            created._write_header()
+            os_files.sync_directory(path.parent)
+            return created
+        except BaseException:  # the next attempt takes another name
+            os_files.remove_file(path)
+            raise
 
     def _read_header(self) -> IndexHeader:
         header = IndexHeader(*HEADER_STRUCT.unpack_from(self._map, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,11 +24,16 @@ class Verdict:
     phantom: list[int] = field(default_factory=list)
     doubled: list[int] = field(default_factory=list)
     moved: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    """Read, although the store said that it refused them."""
+    disorder: list[str] = field(default_factory=list)
+    """Queues with a gap, or whose places or store times do not rise."""
     findings: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.phantom or self.doubled or self.moved or self.findings)
+        wrong = self.lost or self.phantom or self.doubled or self.moved or self.refused or self.disorder
+        return not (wrong or self.findings)
 
 
 def numbers_there(store: Path, topic: str) -> dict[Place, int]:
@@ -44,7 +49,14 @@ def numbers_there(store: Path, topic: str) -> dict[Place, int]:
     return product
 
 
-def check(store: Path, acked: dict[int, Place], attempted: set[int], topic: str = "t") -> Verdict:
+def check(
+    store: Path,
+    acked: dict[int, Place],
+    attempted: set[int],
+    topic: str = "t",
+    *,
+    refused: Collection[int] = frozenset(),
+) -> Verdict:
     """Compare acknowledgements ({number: place}) with what is there, read in two ways."""
     there = numbers_there(store, topic)
     counts = Counter(there.values())
@@ -53,8 +65,27 @@ def check(store: Path, acked: dict[int, Place], attempted: set[int], topic: str 
         phantom=sorted(set(counts) - attempted),
         doubled=sorted(number for number, count in counts.items() if count > 1),
         moved=sorted(number for number, place in acked.items() if there.get(place) != number),
+        refused=sorted(set(counts) & set(refused)),
+        disorder=disorder(store, topic),
         findings=findings(store),
     )
+
+
+def disorder(store: Path, topic: str) -> list[str]:
+    """Queues of a topic whose offsets are not dense, or whose physical offsets or store times do not rise."""
+    found = []
+    with StoreReader(store) as reader:
+        for queue in reader.queues(topic):
+            low, high = reader.bounds(topic, queue)
+            columns = ["queueOffset", "physicalOffset", "storeTimestamp"]
+            rows = [row for batch in reader.read(topic, queue, low, high, columns) for row in batch.to_pylist()]
+            if [row["queueOffset"] for row in rows] != [*range(low, high)]:
+                found.append(f"queue {queue} has gaps in [{low}, {high})")
+            for name in ("physicalOffset", "storeTimestamp"):
+                values = [row[name] for row in rows]
+                if values != sorted(values):
+                    found.append(f"queue {queue}: {name} falls")
+    return found
 
 
 def check_copy(store: Path, numbers: Iterable[int], topic: str = "out") -> Verdict:

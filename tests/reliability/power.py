@@ -11,7 +11,7 @@ from typing import Any
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.errors import StoreError
-from tests.reliability.checker import Place, check, numbers_there
+from tests.reliability.checker import Place, Verdict, check, numbers_there
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.independent_reader import parse_record
 from tests.reliability.simulated_disk import SimulatedDisk, State
@@ -86,8 +86,8 @@ class Run:
     """Messages may be gone since the last process."""
     before_close: Callable[[MessageStore], None] = lambda _: None
     store: MessageStore | None = None
-    refused: int = 0
-    """Messages that were not acknowledged."""
+    refused: set[int] = field(default_factory=set)
+    """Messages that the store said it does not have."""
     _flushed: int = 0
 
     def after_kill(self, disk: SimulatedDisk, instant: Instant) -> Run:
@@ -126,6 +126,17 @@ class Run:
         """The numbers of the first `count` messages."""
         return {self._number(index) for index in range(count)}
 
+    def put_some(self, count: int) -> None:
+        """Put so many messages one by one."""
+        assert self.store is not None
+        for _ in range(count):
+            self._put(self.store, 1)
+
+    def verdict(self) -> Verdict:
+        """What the checker says of the closed store."""
+        acked = {ack.number: ack.place for ack in self.acks}
+        return check(self.disk.root, acked, self.numbers(self.attempted), refused=self.refused)
+
     def _step(self, store: MessageStore) -> None:
         kind = self.rng.random()
         if kind < 0.06:
@@ -152,8 +163,8 @@ class Run:
                         result.physical_offset + size,
                     )
                 )
-            else:
-                self.refused += 1
+            elif result.status is not PutMessageStatus.FLUSH_DISK_TIMEOUT:
+                self.refused.add(number)
 
     def now(self) -> Instant:
         """The instant that it is."""
@@ -180,7 +191,10 @@ def after_power_loss(image: Path, instant: Instant, run: Run, context: str) -> t
     assert not {*instant.acks[: instant.flushed]} & {*missing}, f"{context}: lost although a flush was completed"
     assert recovery.abort_found or not missing, f"{context}: lost, and nothing says so"
     verdict = check(
-        image, {ack.number: ack.place for ack in instant.acks if ack.end_offset <= end}, run.numbers(instant.attempted)
+        image,
+        {ack.number: ack.place for ack in instant.acks if ack.end_offset <= end},
+        run.numbers(instant.attempted),
+        refused=run.refused,
     )
     assert verdict.clean, f"{context}: {verdict}"  # with what is missing behind the end: only a suffix is
     assert not keys_missing(image), f"{context}: keys {keys_missing(image)} lead nowhere"

@@ -44,8 +44,12 @@ class DirectoryLock:
                 holder = _holder(self._fd)
                 disk.close(self._fd)
                 raise StoreLockedError(path.parent, holder or "another process") from error
-            if disk.fstat(self._fd).st_size == 0:
-                disk.pwrite(self._fd, b"lock", 0)
+            try:
+                if disk.fstat(self._fd).st_size == 0:
+                    disk.pwrite(self._fd, b"lock", 0)
+            except OSError as error:
+                disk.close(self._fd)
+                raise access_error(path, error) from error
             identity = _identity(path)
             assert identity is not None
             self._identity = identity

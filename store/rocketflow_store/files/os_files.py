@@ -317,8 +317,12 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
 
 def remove_file(path: Path) -> None:
     """Delete a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
+    try:
         disk.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise access_error(path, error) from error
 
 
 def rename(source: Path, target: Path) -> None:
@@ -330,7 +334,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, where they are not there; OSError as the system raises it."""
+    """Make a directory and those above it, where they are not there."""
     try:
         disk.mkdir(path)
     except FileNotFoundError:
@@ -338,9 +342,9 @@ def make_directory(path: Path) -> None:
             raise
         make_directory(path.parent)
         make_directory(path)
-    except FileExistsError:
-        if not path.is_dir():
-            raise
+    except OSError as error:
+        if not (isinstance(error, FileExistsError) and path.is_dir()):
+            raise access_error(path, error) from error
 
 
 def remove_directory(path: Path) -> None:
