@@ -67,6 +67,8 @@ class LostState:
     record: StopRecord | None = None
     same_writer: bool = False
     """Whether nobody has stopped in order since the record was made."""
+    deleted_topics: frozenset[str] = frozenset()
+    """Topics that were listed at the last orderly stop, and are not now: their messages do not come back."""
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.index)
@@ -120,6 +122,9 @@ class _Look:
         lost = self._lost
         if self._min_phy_offset < 0:
             return lost  # there is nothing to make it from
+        if self._record is not None and self._topics is not None:
+            listed = {key[0] for key, state in self._record.queues.items() if state.listed}
+            lost.deleted_topics = frozenset(listed - self._topics)
         there = _queues(self._paths)
         for key, entries in there.items():
             why = self._misfit(entries)
@@ -128,7 +133,7 @@ class _Look:
         if self._record is not None:
             for key, state in self._record.queues.items():
                 if key not in lost.queues and not key[0].startswith(LMQ_PREFIX):
-                    why = self._changed(key, there.get(key), state.files, listed=state.listed)
+                    why = self._changed(key, there.get(key), state.files)
                     if why:
                         lost.queues[key] = why
         if self._record is None or not (self._same_writer or self._abort_found):
@@ -157,9 +162,9 @@ class _Look:
                 return f"files between {one.name} and {following.name} are missing"
         return ""
 
-    def _changed(self, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...], *, listed: bool) -> str:
+    def _changed(self, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...]) -> str:
         """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
-        if listed and self._topics is not None and key[0] not in self._topics:
+        if key[0] in self._lost.deleted_topics:
             return ""
         if entries is None:
             return "its directory is missing" if files else ""

@@ -116,6 +116,7 @@ class Recovery:
         """Where the log ended at the last orderly stop, 0 where that is not known (or anybody wrote since)."""
         self._rebuild = False
         self._lost_queues: frozenset[tuple[str, int]] = frozenset()
+        self._deleted_topics: frozenset[str] = frozenset()
         self._record_crc_from = NO_OFFSET
         self._known_scans: dict[int, Scan] = {}
         self._known_records = 0
@@ -132,6 +133,7 @@ class Recovery:
         start, last = self._log.min_phy_offset, self._files.last
         if lost is not None:
             self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues)
+            self._deleted_topics = lost.deleted_topics
         if record is not None and not abort_found:
             self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
         if confirmed is not None and confirmed.record_crc_from >= 0:
@@ -394,6 +396,9 @@ class Recovery:
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
                 if not (records.sys_flag & INNER_BATCH_FLAG).any():
                     leave_out_strays(rows)
+                for code, (topic, _) in enumerate(rows.queues):
+                    if topic in self._deleted_topics:
+                        rows.queue_of[rows.queue_of == code] = -1
                 waiting.append(rows)
                 if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
                     dispatcher.dispatch_all(waiting)

@@ -1,7 +1,7 @@
 """Small stores whose files are to be damaged, and what has to be said of them afterwards.
 
-A trial takes a copy (`Images.take`), hurts it, and asks: is a wrong body served, is anything missing that the damage did
-not touch, does `verify` name the place, is the evidence still there?
+A trial takes a copy (`Images.take`), hurts it, and asks: is a wrong body served, is anything missing that the damage
+did not touch, does `verify` name the place, is the evidence still there?
 """
 
 from __future__ import annotations

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.recovery_preview import preview_recovery
 from rocketflow_store.verify import verify_store
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
@@ -193,3 +195,139 @@ def test_a_first_record_that_was_torn_is_no_file_of_another_store(tmp_path: Path
     with MessageStore.open(planted.path, CONFIG) as store:
         assert store.max_phy_offset == 0
         assert store.put_message(Message("orders", b"on", queue_id=0)).physical_offset == 0
+
+
+def lost(planted: Planted, name: str) -> None:
+    path = planted.path / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+LOST = {
+    "a queue": ["consumequeue/orders/1"],
+    "a topic": ["consumequeue/orders"],
+    "every queue": ["consumequeue"],
+    "a queue's last file": [f"consumequeue/orders/1/{1200:020d}"],
+    "a queue's first file": [f"consumequeue/orders/1/{0:020d}"],
+    "a queue and the record of the stop": ["consumequeue/orders/1", "rocketflow/stop"],
+    "a topic and the record of the stop": ["consumequeue/bills", "rocketflow/stop"],
+    "a last file and the record of the stop": [f"consumequeue/orders/1/{1200:020d}", "rocketflow/stop"],
+    "a queue and the checkpoint": ["consumequeue/orders/0", "checkpoint"],
+    "the index": ["index"],
+    "a queue and the index": ["consumequeue/orders/0", "index"],
+}
+
+
+@pytest.mark.parametrize("names", LOST.values(), ids=LOST)
+def test_what_an_orderly_stop_left_and_is_missing(tmp_path: Path, names: list[str]) -> None:
+    """The queue goes on where it was (B1), its messages are served, keys lead to them; and consumers stay."""
+    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    for name in names:
+        lost(planted, name)
+    assert opened(planted) == 75
+    served = planted.served()
+    assert served.pop(("orders", 0, 75)) == b"after"
+    assert served == planted.bodies
+    if "rocketflow/stop" not in names or "index" not in names:
+        assert planted.keys_found() == set(planted.places)
+    offsets = ConfigFiles(planted.path / "config").consumer_offsets
+    assert offsets.offsets("readers", "orders") == {0: 10, 1: 20}
+    codes = {line["code"] for line in report_of(planted.path)}
+    assert codes == {"RF-HEAL"}
+    assert verify_store(planted.path).findings == []
+
+
+def test_a_clean_store_is_not_looked_through(tmp_path: Path) -> None:
+    """Nothing is dispatched again where nothing is wrong, and nothing is written to the log, queues and index."""
+    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    before = digests(planted.path)
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert (store.recovery.dispatched, store.recovery.healed) == (0, ())
+        assert store.recovery.scanned_from == max(at + size for at, size in planted.places.values())
+    after = digests(planted.path)
+    assert {name for name in after if after[name] != before.get(name)} <= {"checkpoint", "rocketflow/stop"}
+    assert not (planted.path / "quarantine").exists()
+
+
+def test_a_deleted_topic_does_not_come_back(tmp_path: Path) -> None:
+    """B6: it is gone from topics.json, as RocketMQ deletes it, and so are its queues."""
+    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    topics = planted.path / "config" / "topics.json"
+    told = json.loads(topics.read_text())
+    del told["topicConfigTable"]["bills"]
+    topics.write_text(json.dumps(told))
+    shutil.rmtree(planted.path / "consumequeue" / "bills")
+    assert opened(planted) == 75
+    assert not (planted.path / "consumequeue" / "bills").exists()
+
+
+@pytest.mark.parametrize("name", ["consumerOffset.json", "delayOffset.json"])
+def test_positions_behind_their_queues(tmp_path: Path, name: str) -> None:
+    """C2: at every open, before anything is appended."""
+    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    files = ConfigFiles(planted.path / "config")
+    files.consumer_offsets.commit("readers", "orders", {0: 99999, 1: 30})
+    files.delay_offsets.commit({3: 17})
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert store.config_files.consumer_offsets.offsets("readers", "orders") == {0: 75, 1: 30}
+        assert store.config_files.consumer_offsets.offsets("readers", "bills") == {0: 5}
+        assert store.config_files.delay_offsets.offsets() == {3: 0}
+    clamped = [line for line in report_of(planted.path) if line["code"] == "RF-CLAMP"]
+    assert {Path(str(line["file"])).name for line in clamped} == {"consumerOffset.json", "delayOffset.json"}
+    assert all((planted.path / "quarantine" / str(line["kept"])).is_file() for line in clamped)
+    assert name in {Path(str(line["file"])).name for line in clamped}
+
+
+def test_a_cut_end_moves_positions_back(tmp_path: Path) -> None:
+    """C2 where recovery cut what a consumer had read: it goes on at the new end."""
+    planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=40)
+    ConfigFiles(planted.path / "config").consumer_offsets.commit("readers", "orders", {0: 58, 1: 12})
+    file, start = planted.log_file(planted.places["orders", 0, 30][0])
+    with file.open("r+b") as log:
+        log.seek(start)
+        log.write(bytes(CONFIG.mapped_file_size_commit_log - start))
+    for later in (planted.path / "commitlog").iterdir():
+        if later.name > file.name:
+            later.write_bytes(bytes(CONFIG.mapped_file_size_commit_log))
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert store.max_offset("orders", 0) == 30
+        assert store.config_files.consumer_offsets.offsets("readers", "orders") == {0: 30, 1: 12}
+
+
+UNKNOWN = {"a magic code": (4, (0xDAA320AF).to_bytes(4, "big")), "an address form": (36, (0x4000).to_bytes(4, "big"))}
+
+
+@pytest.mark.parametrize("stop", ["killed", "foreign"])
+@pytest.mark.parametrize(("kind", "last"), [("a magic code", True), ("a magic code", False), ("an address form", True)])
+def test_a_record_of_a_later_version(tmp_path: Path, kind: str, stop: str, last: bool) -> None:
+    """D7: it is whole, and of a kind that is not known here: it is no torn tail, and stays byte for byte."""
+    planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH)
+    place = max(planted.places, key=lambda one: planted.places[one]) if last else ("orders", 0, 30)
+    phy_offset, size = planted.places[place]
+    file, start = planted.log_file(phy_offset)
+    raw = file.read_bytes()
+    position, value = UNKNOWN[kind]
+    record = bytearray(raw[start : start + size])
+    record[position : position + len(value)] = value
+    if kind == "an address form":
+        record[48:56] = bytes(16)
+        size = len(record) + CRC_SIZE
+        record[0:4] = size.to_bytes(4, "big")
+        digits = f"{zlib.crc32(record) & 0x7FFFFFFF:010d}"[::-1]
+        record += f"__CRC32#\x01{digits}\x02".encode()
+    file.write_bytes(raw[:start] + bytes(record) + raw[start + len(record) :])
+    if stop == "foreign":
+        (planted.path / "rocketflow" / "confirm").unlink()
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert store.recovery.truncated_to >= phy_offset + size
+        store.put_message(Message("orders", b"after", queue_id=0))
+    assert file.read_bytes()[start : start + size] == bytes(record)
+    served = planted.served()
+    assert {one: body for one, body in served.items() if body != b"after"} == {
+        one: body for one, body in planted.bodies.items() if one != place
+    }
+
+
+CRC_SIZE = 20
