@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import numpy as np
+
 from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 from rocketflow_store.files import os_files
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +108,63 @@ def find_layout(root: Path, asked: StoreLayout | None) -> StoreLayout:
         for one in layout.all_commit_logs:
             if not (root / one).is_dir():
                 raise MissingStorePathError("storePathCommitLog", root / one, _why_missing(root / one))
+        if recorded is None:
+            _refuse_empty(root, layout)
+    elif layout.is_default:
+        _refuse_without_log(root)
     return layout
+
+
+def _refuse_without_log(root: Path) -> None:
+    """Queues without a log: it was lost, or it is somewhere that nobody told."""
+    path = root / COMMIT_LOG
+    if _holds_log(path):
+        return
+    needed = _needed_end(root / CONSUME_QUEUE)
+    if needed:
+        raise MissingStorePathError(
+            "storePathCommitLog",
+            path,
+            f"holds no file, and the ConsumeQueues name records up to {needed}: where the log is elsewhere, name its "
+            "directories in storePathCommitLog (a broker has them in its broker.conf)",
+        )
+
+
+def _refuse_empty(root: Path, layout: StoreLayout) -> None:
+    """Of a store of another writer nothing tells whether a directory is empty because its disk is not mounted.
+
+    So each must hold a file of the log; but a log that has only its first file, and queues that need no more.
+    """
+    files = {one: _log_files(root / one) for one in layout.all_commit_logs}
+    there = [file for found in files.values() for file in found]
+    if len(there) == 1 and int(there[0].name) == 0 and _needed_end(root / layout.consume_queue) <= _size(there[0]):
+        return
+    for one in layout.commit_logs:
+        if not files[one]:
+            raise MissingStorePathError(
+                "storePathCommitLog",
+                root / one,
+                "holds no file of the log, as it would if its disk were not mounted (if it is a new directory, leave "
+                "it out until the store was opened once)",
+            )
+
+
+def _needed_end(queues: Path) -> int:
+    """Behind the record of the newest unit of any queue."""
+    needed = 0
+    for topic in _entries(queues):
+        for queue in _entries(queues / topic):
+            files = _log_files(queues / topic / queue)
+            data = os_files.read_file(files[-1]) if files else b""
+            units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+            units = units[units["msg_size"] > 0]
+            if len(units):
+                needed = max(needed, int((units["phy_offset"] + units["msg_size"]).max()))
+    return needed
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _check_recorded(root: Path, layout: StoreLayout, recorded: RecordedLayout) -> None:
@@ -217,7 +276,13 @@ def _has_entries(path: Path) -> bool:
 
 
 def _holds_log(path: Path) -> bool:
-    return any(name.isdigit() and len(name) >= 20 for name in _entries(path))
+    return bool(_log_files(path))
+
+
+def _log_files(path: Path) -> list[Path]:
+    """Files that have offsets for names, by offset."""
+    found = [name for name in _entries(path) if name.isdigit() and len(name) >= 20]
+    return [path / name for name in sorted(found, key=int)]
 
 
 def parse_layout(

@@ -251,6 +251,41 @@ def test_a_store_of_another_writer_needs_its_settings(root: Path, paths: list[Pa
         check(reader, 100)
 
 
+@pytest.mark.parametrize("messages", [10, 30, 60])
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_empty_directory_of_a_store_of_another_writer(
+    root: Path, paths: list[Path], which: int, messages: int
+) -> None:
+    """It may be on a disk that is not mounted: refused, but where the log needs no more than its first file."""
+    with MessageStore.open(root, spread(paths)) as store:
+        fill(store, messages)
+    shutil.rmtree(root / "rocketflow")
+    for one in paths:
+        shutil.rmtree(side_directory(one))
+    one_file = sum(len(names(one)) for one in paths) == 1
+    assert one_file == (messages == 10)
+    with StoreReader(root, spread(paths)) as reader:
+        assert sum(reader.max_offset("t", queue) for queue in (0, 1)) == messages
+    for one in paths[which].iterdir():
+        one.unlink()
+    for open_it in (StoreReader, MessageStore.open):
+        if one_file and which == 1:
+            open_it(root, spread(paths)).close()  # type: ignore[operator]
+            continue
+        with pytest.raises(MissingStorePathError, match="holds no file of the log"):
+            open_it(root, spread(paths))  # type: ignore[operator]
+
+
+def test_without_settings_a_log_that_is_elsewhere_is_missed(root: Path, paths: list[Path]) -> None:
+    with MessageStore.open(root, spread(paths)) as store:
+        fill(store, 100)
+    shutil.rmtree(root / "rocketflow")
+    for open_it in (StoreReader, MessageStore.open, verify_store, repair_store):
+        with pytest.raises(MissingStorePathError, match=r"broker\.conf"):
+            open_it(root)  # type: ignore[operator]
+    assert not (root / "commitlog").exists()
+
+
 def test_settings_of_a_broker(tmp_path: Path) -> None:
     """What lies beneath storePathRootDir does so in a copy of the store, too."""
     conf = tmp_path / "broker.conf"
@@ -314,7 +349,7 @@ def test_a_directory_of_another_store_is_refused(root: Path, paths: list[Path], 
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 50)
     mixed = [tmp_path / "other-a" / "commitlog", paths[1]]
-    mixed[0].mkdir(parents=True)
+    shutil.copytree(paths[0], mixed[0])
     with pytest.raises(MissingStorePathError, match="belongs to another store"):
         MessageStore.open(tmp_path / "other", spread(mixed))
 
