@@ -28,6 +28,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 /**
  * Apache's own store over a directory, driven by lines on stdin:
  * READ topic queueId | KEY topic key | PUT topic queueId base64(body) tags keys. One answer a line; fields by tabs.
+ * The environment's STORE_PATH_COMMIT_LOG names the CommitLog's directories where they are not below args[0].
  */
 public class Judge {
     private static final long DISPATCH_MILLIS = 60_000;
@@ -35,7 +36,7 @@ public class Judge {
     public static void main(String[] args) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(args[0]);
-        config.setStorePathCommitLog(args[0] + "/commitlog");
+        config.setStorePathCommitLog(System.getenv().getOrDefault("STORE_PATH_COMMIT_LOG", args[0] + "/commitlog"));
         config.setMappedFileSizeCommitLog(Integer.parseInt(args[1]));
         config.setMappedFileSizeConsumeQueue(Integer.parseInt(args[2]));
         config.setMaxHashSlotNum(Integer.parseInt(args[3]));
