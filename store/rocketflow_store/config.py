@@ -76,6 +76,10 @@ class StorePaths:
         return self.root / "batchconsumequeue"
 
     @property
+    def consume_queue_ext(self) -> Path:
+        return self.root / "consumequeue_ext"
+
+    @property
     def index(self) -> Path:
         return self.root / self.layout.index
 

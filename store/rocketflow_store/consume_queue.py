@@ -20,6 +20,7 @@ from rocketflow_store.format.consume_queue_unit import (
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _PROBE_UNITS: Final = 4096
+_SCAN_LIMIT_BYTES: Final = 16_000
 _NO_UNITS: Final = np.zeros(0, UNIT_DTYPE)
 
 
@@ -109,6 +111,16 @@ class ConsumeQueue:
             return _NO_UNITS
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         return np.frombuffer(raw, UNIT_DTYPE, len(raw) // UNIT_SIZE)
+
+    def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """(queue offset, physical offset, size, tags code, 1) of the units from `offset` on.
+
+        They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
+        """
+        file_end = (offset // self.units_per_file + 1) * self.units_per_file
+        most = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
+        units = self.units(offset, min(high, file_end, offset + most)).tolist()
+        return ((at, *unit, 1) for at, unit in enumerate(units, offset))
 
     def scan_end(self) -> int:
         """Queue offset behind the last unit of an unbroken run, looking at the last three files."""

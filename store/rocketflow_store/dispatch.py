@@ -13,12 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.java_compat import index_hash, wrap_int64
 from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
     PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
@@ -35,8 +40,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.columnar.properties import PropertySegments
     from rocketflow_store.index_service import IndexService
     from rocketflow_store.queue_table import FileQueueTable
+    from rocketflow_store.side_queues import SideQueues
 
     Ints = npt.NDArray[np.int64]
 
@@ -107,6 +114,8 @@ def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
         queues=queues,
         queue_of=np.array([queue_codes[row.topic, row.queue_id] for row in rows], np.int32),
         entries=entries.where(np.array([row.indexed for row in rows], bool)),
+        batch_nums=column("batch_num"),
+        lmq=[(number, *one) for number, row in enumerate(rows) for one in row.lmq],
     )
 
 
@@ -124,12 +133,12 @@ _ROW_BITS: Final = 32
 class Dispatcher:
     """Writes units and index entries; `index` is None where indexing is switched off."""
 
-    def __init__(self, queues: FileQueueTable, index: IndexService | None) -> None:
-        self._queues, self._index = queues, index
+    def __init__(self, queues: FileQueueTable, index: IndexService | None, side: SideQueues | None = None) -> None:
+        self._queues, self._index, self._side = queues, index, side
 
     def dispatch_one(self, row: DispatchRow) -> None:
         """As `dispatch`, for a single record."""
-        if row.queue_id >= 0:
+        if row.queue_id >= 0 and not (self._side is not None and self._side.take_one(row)):
             queue = self._queues.add(row.topic, row.queue_id)
             queue.put_bytes(row.queue_offset, UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code))
         index = self._index
@@ -163,6 +172,8 @@ class Dispatcher:
 
     def _put_units(self, parts: Sequence[DispatchRows]) -> None:
         """Put the units of parts that follow each other in the log: a queue's new units at one go where they adjoin."""
+        if self._side is not None:
+            parts = [self._side.take(rows) for rows in parts]
         numbers: dict[tuple[str, int], int] = {}
         queue_of = np.concatenate([_numbered(rows, numbers) for rows in parts])
         queues = list(numbers)
@@ -227,7 +238,42 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queues=queues,
         queue_of=queue_of,
         entries=entries.where(kinds != TRANSACTION_ROLLBACK),
+        batch_nums=_batch_nums(records, segments),
+        lmq=_light_queues(segments),
     )
+
+
+def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | None:
+    """Messages in each record; None where no record is an inner batch."""
+    inner = np.flatnonzero(records.sys_flag & INNER_BATCH_FLAG)
+    if len(inner) == 0:
+        return None
+    numbers = segments.column(PROPERTY_INNER_NUM)
+    batch_nums = np.ones(records.count, np.int64)
+    for row in inner.tolist():
+        text = numbers[row].as_py() or ""
+        if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 15:
+            batch_nums[row] = int(text)
+    return batch_nums
+
+
+def _light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
+    lengths = segments.name_ends - segments.name_starts
+    if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
+        return []
+    offsets = segments.column(PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+    names = segments.column(PROPERTY_INNER_MULTI_DISPATCH)
+    rows = np.flatnonzero(np.asarray(offsets.is_valid()) & np.asarray(names.is_valid())).tolist()
+    return [
+        (row, name, offset)
+        for row in rows
+        for name, offset in lmq_units(
+            {
+                PROPERTY_INNER_MULTI_DISPATCH: names[row].as_py(),
+                PROPERTY_INNER_MULTI_QUEUE_OFFSET: offsets[row].as_py(),
+            }
+        )
+    ]
 
 
 def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:

@@ -143,6 +143,7 @@ class FlushServices:
         self._checkpoint.physic_msg_timestamp = max(timestamp, self._checkpoint.physic_msg_timestamp)
 
     def _sync_derived(self) -> None:
+        self._parts.batch_queues.sync()
         for queue in self._parts.queues.all():
             queue.sync()
         self._parts.queues.sync_directories()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rocketflow_store.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.errors import StoreError
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.status import GetMessageStatus
 from rocketflow_store.tags import TagFilter
@@ -14,21 +15,25 @@ from rocketflow_store.tags import TagFilter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocketflow_store.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.columnar.decode import QueueIdentity
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log_view import CommitLogView
     from rocketflow_store.mapped_file import FileHold
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20
-_SCAN_LIMIT_BYTES: Final = 16_000
 
 
 class QueueTable(Protocol):
     """What the reads need to know of the queues."""
 
+    paths: StorePaths
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None: ...
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
@@ -42,6 +47,7 @@ class MessageGetter:
         self, log: CommitLogView, queues: QueueTable, config: StoreConfig, max_phy_offset: Callable[[], int]
     ) -> None:
         self._log, self._queues, self._config, self._max_phy_offset = log, queues, config, max_phy_offset
+        self._ext = ConsumeQueueExt(queues.paths.consume_queue_ext, config.mapped_file_size_consume_queue_ext)
         self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
 
     def get(self, identity: QueueIdentity, offset: int, max_count: int, tags: str | None) -> GetMessageResult:
@@ -51,7 +57,7 @@ class MessageGetter:
         the log has to say that it is the message, and its body's CRC has to agree.
         """
         topic, queue_id = identity.topic, identity.queue_id
-        queue = self._queues.find(topic, queue_id)
+        queue = self._queues.find(topic, queue_id) or self._queues.find_batch(topic, queue_id)
         low, high = self._queues.bounds(topic, queue_id)
         if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -66,25 +72,22 @@ class MessageGetter:
         tag_filter = TagFilter.parse(tags)
         max_phy_offset = self._max_phy_offset()
         selection = _Selection(self._log, identity)
-        file_end = (offset // queue.units_per_file + 1) * queue.units_per_file
-        scan_units = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
-        total, following, removed_until, last = 0, offset, -1, max_phy_offset
+        total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
         status = GetMessageStatus.NO_MATCHED_MESSAGE
-        for at, (phy_offset, size, code) in enumerate(
-            queue.units(offset, min(high, file_end, offset + scan_units)).tolist(), offset
-        ):
+        for at, phy_offset, size, code, messages in queue.steps(offset, high, max_count):
             in_memory = max_phy_offset - phy_offset <= self._in_memory_bytes
-            if selection.found and self._is_full(len(selection.found), total, size, max_count, in_memory):
+            if selection.found and self._is_full(count, messages, total, size, max_count, in_memory):
                 break
-            following, last = at + 1, phy_offset
+            following, last = at + messages, phy_offset
             if phy_offset < removed_until:
                 continue
-            if not (tag_filter.matches_all or code <= MAX_EXT_ADDRESS or tag_filter.matches_code(code)):
+            if not (tag_filter.matches_all or self._matches(tag_filter, topic, queue_id, code)):
                 if not selection.found:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
             if selection.take(at, phy_offset, size):
                 total += size
+                count += messages
                 status = GetMessageStatus.FOUND
                 continue
             if not selection.found:
@@ -100,10 +103,17 @@ class MessageGetter:
             suggest_pulling_from_slave=max_phy_offset - last > self._in_memory_bytes,
         )
 
-    def _is_full(self, count: int, total: int, size: int, max_count: int, in_memory: bool) -> bool:
-        """RocketMQ's isTheBatchFull: whether one more of `size` bytes would be too much."""
+    def _matches(self, tag_filter: TagFilter, topic: str, queue_id: int, code: int) -> bool:
+        """Whether the message may have a wanted tag; one whose ConsumeQueueExt unit cannot be read may."""
+        if code <= MAX_EXT_ADDRESS:
+            unit = self._ext.unit(topic, queue_id, code)
+            return unit is None or tag_filter.matches_code(unit.tags_code)
+        return tag_filter.matches_code(code)
+
+    def _is_full(self, count: int, messages: int, total: int, size: int, max_count: int, in_memory: bool) -> bool:
+        """RocketMQ's isTheBatchFull: whether a record of `size` bytes with so many messages would be too much."""
         config = self._config
-        if count + 1 > max_count or total + size > _MAX_TRANSFER_BYTES:
+        if count + messages > max_count or total + size > _MAX_TRANSFER_BYTES:
             return True
         if in_memory:
             return (

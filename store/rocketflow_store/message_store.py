@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from rocketflow_store.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.format.record import RecordFields
@@ -186,6 +187,7 @@ class MessageStore:
     def _clean_step(self) -> None:
         with self._clean_lock:
             self._clean.step(self._clean_thread.pause)
+            self._clean_batch_queues()
 
     def clean(self) -> CleanResult:
         """Delete every log file whose `fileReservedTime` is over, whatever the hour, and what pointed at it.
@@ -198,8 +200,16 @@ class MessageStore:
             while True:
                 done = self._clean.step(manual=True)
                 result.add(done)
+                result.queue_files += self._clean_batch_queues()
                 if not done.log_files:
                     return result
+
+    def _clean_batch_queues(self) -> list[Path]:
+        config = self.config
+        with self._dispatch.lock:
+            return self._parts.batch_queues.remove_below(
+                self.min_phy_offset, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
+            )
 
     def _check_open(self) -> None:
         if self._closed:
@@ -276,9 +286,15 @@ class MessageStore:
         if not self._topics.exists(topic):
             self._topics.ensure(topic, queues or self.config.default_topic_queue_nums)
 
-    def create_topic(self, topic: str, queues: int = 8) -> None:
-        """Make a topic with `queues` read and write queues, or raise the number of an existing one."""
+    def create_topic(self, topic: str, queues: int = 8, *, queue_type: str | None = None) -> None:
+        """Make a topic with `queues` read and write queues, or raise the number of an existing one.
+
+        `queue_type` is RocketMQ's attribute `queue.type`, "SimpleCQ" or "BatchCQ"; StoreConfigError where it differs
+        from what the topic's messages were stored with.
+        """
         self._topics.ensure(topic, queues)
+        if queue_type is not None:
+            self._topics.set_queue_type(topic, queue_type, in_use=bool(self.queues(topic)))
 
     # -- facts
 
@@ -371,8 +387,15 @@ class MessageStore:
         """The queue's files."""
         return self._queues.find(topic, queue_id)
 
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The files of a BatchCQ topic's queue."""
+        return self._parts.batch_queues.find(topic, queue_id)
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets that can be read."""
+        batch_queue = self.find_batch(topic, queue_id)
+        if batch_queue is not None:
+            return batch_queue.bounds(self.min_phy_offset, self.confirm_offset)
         end = self._queues.end(topic, queue_id, self.confirm_offset)
         return min(self._queues.low(topic, queue_id, end), end), end
 

@@ -85,7 +85,8 @@ class PutPath:
         self._refusing = False
         self.appended = appended
         self._encoder = MessageEncoder(parts.config)
-        self._assigned = AssignedProperties(parts.config, parts.topics.is_batch_cq, parts.queues)
+        self._assigned = AssignedProperties(parts.config, parts.side_queues.is_batch_cq, parts.queues)
+        self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
         self.lock = threading.RLock()
         self.next_queue: dict[str, int] = {}
@@ -217,7 +218,7 @@ class PutPath:
         batches: list[tuple[int, CheckedBatch]] = []
         for request in requests:
             try:
-                if isinstance(request, MessageBatch) and not self._topics.is_batch_cq(request.topic):
+                if isinstance(request, MessageBatch) and not self._is_batch_cq(request.topic):
                     queue_id = self._choose_queue(request)
                     batches.append((len(outcomes), self._encoder.check_batch(request, queue_id, now_ms)))
                     outcomes.append(_NOT_YET)

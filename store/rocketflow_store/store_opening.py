@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import events
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.batch_consume_queue import BatchQueueTable
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
@@ -25,6 +26,7 @@ from rocketflow_store.positions import clamp_positions
 from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
 from rocketflow_store.recovery import Recovery, RecoveryResult
+from rocketflow_store.side_queues import SideQueues
 from rocketflow_store.status import FlushDiskType
 from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.topic_table import TopicTable
@@ -48,6 +50,8 @@ class StoreParts:
     files: MappedFileQueue
     log: CommitLogView
     queues: FileQueueTable
+    batch_queues: BatchQueueTable
+    side_queues: SideQueues
     index: IndexService
     dispatcher: Dispatcher
     checkpoint: CheckpointFields
@@ -74,12 +78,14 @@ class StoreParts:
             for _ in pool.map(lambda queue: queue.sync(), self.queues.all()):
                 pass
             index.result()
+        self.batch_queues.sync()
 
     def close_files(self) -> None:
         """Close every file."""
         if self.buffered is not None:
             self.buffered.close()
         self.queues.close()
+        self.batch_queues.close()
         self.index.close()
         self.files.close()
 
@@ -101,11 +107,14 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
     queues.refresh()
     index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
-    dispatcher = Dispatcher(queues, index if config.message_index_enable else None)
-    checkpoint = _read_checkpoint(paths)
     config_files = ConfigFiles(paths.config, config.clock)
     topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
-    recovery = _recover(paths, config, files, log, queues, index, dispatcher, checkpoint, lost)
+    batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
+    batch_queues.refresh()
+    side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
+    dispatcher = Dispatcher(queues, index if config.message_index_enable else None, side)
+    checkpoint = _read_checkpoint(paths)
+    recovery = _recover(paths, config, files, log, queues, batch_queues, index, dispatcher, checkpoint, lost)
     clamp_positions(paths, config_files, queues)
     buffered = None
     if config.transient_store_pool_used:
@@ -120,6 +129,8 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
         files=files,
         log=log,
         queues=queues,
+        batch_queues=batch_queues,
+        side_queues=side,
         index=index,
         dispatcher=dispatcher,
         checkpoint=checkpoint,
@@ -130,7 +141,9 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
         commit_log=commit_log,
         buffered=buffered,
         flush=GroupFlush(commit_log, paths.root),
-        offsets=QueueOffsets(queues.end),
+        offsets=QueueOffsets(
+            lambda topic, queue_id: (batch_queues if side.is_batch_cq(topic) else queues).end(topic, queue_id)
+        ),
     )
 
 
@@ -159,6 +172,7 @@ def _recover(
     files: MappedFileQueue,
     log: CommitLogView,
     queues: FileQueueTable,
+    batch_queues: BatchQueueTable,
     index: IndexService,
     dispatcher: Dispatcher,
     checkpoint: CheckpointFields,
@@ -173,6 +187,7 @@ def _recover(
     if abort_found:
         truncated_from, truncated_to = recovery.cut(end)
         recovery.cut_queues(end.offset)
+        batch_queues.cut(start)  # units behind the durable frontier may have holes: they are made again
         index.recover(start, log.store_timestamp_at)
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
@@ -187,6 +202,7 @@ def _recover(
         rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
         make_log_durable(files, rewrite_from, end.offset)
         make_derived_durable(paths, queues, index, unclean=abort_found)
+        batch_queues.sync()
     if lost or shrunk:
         leave_stop_record(paths, config, queues, index, files, end.offset)
     if end.offset > start or abort_found:

@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rocketflow_store.batch_consume_queue import BatchQueueTable
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from rocketflow_store.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.mapped_file import MappedFile
@@ -71,6 +73,9 @@ class StoreReader:
             self.config.clock,
             write=False,
         )
+        self._batch_table = BatchQueueTable(
+            self.paths.batch_consume_queue, self.config.mapper_file_size_batch_consume_queue, write=False
+        )
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
         self._known_end, self._known_end_for = -1, -1
         self._meta_mark = self.paths.meta_mark()
@@ -88,6 +93,7 @@ class StoreReader:
     def close(self) -> None:
         """Let go of all files."""
         self._table.close()
+        self._batch_table.close()
         self._files.close()
         self.index.close()
 
@@ -195,8 +201,19 @@ class StoreReader:
             found = self._table.find(topic, queue_id)
         return found
 
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The files of a BatchCQ topic's queue."""
+        found = self._batch_table.find(topic, queue_id)
+        if found is None and self.paths.batch_consume_queue.is_dir():
+            self._batch_table.refresh()
+            found = self._batch_table.find(topic, queue_id)
+        return found
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets; both 0 for a queue that does not exist."""
+        batch_queue = self.find_batch(topic, queue_id)
+        if batch_queue is not None:
+            return batch_queue.bounds(self.min_phy_offset, self._confirm_offset())
         return self._bounds(topic, queue_id, self._confirm_offset())
 
     def _bounds(self, topic: str, queue_id: int, confirm_offset: int | None) -> tuple[int, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.message_encoder import check_topic
 from rocketflow_store.topic_names import is_system_topic
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 
 QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
+SIMPLE_CQ: Final = "SimpleCQ"
 BATCH_CQ: Final = "BatchCQ"
 
 
@@ -63,12 +66,25 @@ class TopicTable:
     def is_batch_cq(self, topic: str) -> bool:
         """Whether the topic's attribute `queue.type` says BatchCQ: its queues have one unit a batch."""
         known = self._batch_cq.get(topic)
-        if known is None:
+        if known is None and not is_system_topic(topic):
             config = self._file.get(topic)
             known = config is not None and config.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
             if config is not None:
                 self._batch_cq[topic] = known
-        return known
+        return bool(known)
+
+    def set_queue_type(self, topic: str, queue_type: str, *, in_use: bool) -> None:
+        """Give a topic its `queue.type`; StoreConfigError for another one, or once its queues are `in_use`."""
+        if queue_type not in (SIMPLE_CQ, BATCH_CQ):
+            raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, queue_type, f"must be {SIMPLE_CQ} or {BATCH_CQ}")
+        config = self._file.get(topic)
+        assert config is not None
+        if config.attributes.get(QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ) == queue_type:
+            return
+        if in_use:
+            raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, queue_type, f"topic {topic} has messages of the other type")
+        self._file.put(replace(config, attributes={**config.attributes, QUEUE_TYPE_ATTRIBUTE: queue_type}))
+        self._batch_cq.pop(topic, None)
 
     def _create(self, topic: str, queues: int) -> int:
         self._file.set_queue_nums(topic, queues)
