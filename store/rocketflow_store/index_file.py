@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -227,29 +228,32 @@ class IndexFile:
         return np.clip(difference, 0, _MAX_TIME_DIFF)
 
     def offsets(self, key_hash: int, begin: int, end: int, max_count: int) -> list[int]:
-        """Physical offsets of entries with this hash and a time within [begin, end], newest first.
+        """As `walk`, the first `max_count` of them."""
+        return list(islice(self.walk(key_hash, begin, end), max_count))
 
-        The number of steps is bounded by the number of entries, whatever the chain says.
+    def walk(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
+        """Physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
+
+        An entry's time is its record's, rounded down to whole seconds since the file's first. The number of steps is
+        bounded by the number of entries, whatever the chain says.
         """
         header = self.reload()
         limit = min(header.index_count, self.index_num)
-        found: list[int] = []
         at = int.from_bytes(self._slot(key_hash % self.hash_slot_num), "big", signed=True)
         steps = 0
-        while 0 < at <= limit and steps < limit and len(found) < max_count and at < self.index_num:
+        while 0 < at <= limit and steps < limit and at < self.index_num:
             steps += 1
             entry_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(
                 self._map, self._entries_at + ENTRY_SIZE * at
             )
             if time_diff < 0:
-                break
+                return
             time = header.begin_timestamp + time_diff * 1000
             if entry_hash == key_hash and begin <= time <= end:
-                found.append(phy_offset)
+                yield phy_offset
             if previous <= 0 or previous > limit or previous == at or time < begin:
-                break
+                return
             at = previous
-        return found
 
     def _slot(self, slot: int) -> bytes:
         position = HEADER_SIZE + SLOT_SIZE * slot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreVersionError
@@ -13,7 +14,7 @@ from rocketflow_store.index_file import IndexFile
 from rocketflow_store.java_compat import index_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy as np
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from rocketflow_store.message import MessageExt
 
 _NAME_DIGITS: Final = 17
-_QUERY_ROUNDS: Final = 3
+_MAX_LOOKS: Final = 20_000
+"""So many entries of one hash are looked at for a query."""
 
 
 class IndexService:
@@ -138,17 +140,22 @@ class IndexService:
         return full[-1].header.end_timestamp if full else 0
 
     def offsets(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
-        """Physical offsets of entries whose hash is that of `topic#key`, newest first."""
+        """As `walk`, the first `max_count` of them."""
+        return list(islice(self.walk(topic, key, begin, end), max_count))
+
+    def walk(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Physical offsets of entries whose hash is that of `topic#key`, newest first: see `IndexFile.walk`.
+
+        Their records may be of another key, or gone.
+        """
         self.refresh()
         wanted = index_hash(topic, key)
-        found: list[int] = []
         for one in reversed(self.files):
             one.reload()
             if one.overlaps(begin, end):
-                found += one.offsets(wanted, begin, end, max_count - len(found))
-            if one.header.begin_timestamp < begin or len(found) >= max_count:
-                break
-        return found
+                yield from one.walk(wanted, begin, end)
+            if one.header.begin_timestamp < begin:
+                return
 
     def query(
         self,
@@ -159,16 +166,23 @@ class IndexService:
         end: int,
         look: Callable[[int], MessageExt | None],
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key` (or that UNIQ_KEY), by physical offset; hash collisions are left out."""
-        until = end
-        for _ in range(_QUERY_ROUNDS):
-            candidates = [look(offset) for offset in sorted(self.offsets(topic, key, max_count, begin, until))]
-            there = [message for message in candidates if message is not None]
-            matching = [message for message in there if message.topic == topic and has_key(message, key)]
-            if matching or not there:
-                return matching
-            until = there[0].store_timestamp
-        return []
+        """The newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset; times as RocketMQ rounds.
+
+        Every entry is held against its record, so that no collision of hashes counts. RocketMQ gives up after three
+        times `max_count` of them; here it is `_MAX_LOOKS`.
+        """
+        found: list[MessageExt] = []
+        before = -1
+        for phy_offset in islice(self.walk(topic, key, begin, end), _MAX_LOOKS if max_count > 0 else 0):
+            if phy_offset == before:  # the key stands twice in the record
+                continue
+            before = phy_offset
+            message = look(phy_offset)
+            if message is not None and message.topic == topic and has_key(message, key):
+                found.append(message)
+                if len(found) >= max_count:
+                    break
+        return sorted(found, key=lambda message: message.phy_offset)
 
     def remove_first(self, count: int) -> list[Path]:
         """Delete the `count` oldest files; look-ups that are under way go on in them."""

@@ -443,6 +443,11 @@ class MessageStore:
         self._check_open()
         return self._queries.query_message(topic, key, max_count, begin, end)
 
+    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
+        """The message of `topic` with this offset message id or UNIQ_KEY."""
+        self._check_open()
+        return self._queries.view_message(topic, msg_id)
+
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
         """The message whose record begins at `phy_offset`."""
         self._check_open()

@@ -12,12 +12,14 @@ from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.consume_queue import pre_blank
 from rocketflow_store.errors import (
     CorruptRecordError,
+    InvalidMessageIdError,
     OffsetOutOfRangeError,
     StoreAccessError,
     StoreError,
     UnknownColumnError,
 )
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.get_message import MessageGetter
 from rocketflow_store.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.tags import TagFilter
@@ -213,6 +215,18 @@ class StoreQueries:
             return self._log.message_at(phy_offset)
         except StoreError:
             return None
+
+    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
+        """The message of `topic` with this id: an offset message id, or else a UNIQ_KEY (then the newest); or None."""
+        try:
+            _, phy_offset = decode_offset_msg_id(msg_id)
+        except InvalidMessageIdError:
+            phy_offset = -1
+        message = self.look_message_by_offset(phy_offset)
+        if message is not None and message.topic == topic and message.msg_id == msg_id.upper():
+            return message
+        found = self._index.query(topic, msg_id, 1, 0, _MAX_TIMESTAMP, self.look_message_by_offset)
+        return found[0] if found and found[0].uniq_key == msg_id else None
 
     def query_message(
         self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP

@@ -334,6 +334,10 @@ class StoreReader:
         """Messages of `topic` with `key`, through the index."""
         return self._queries.query_message(topic, key, max_count, begin, end)
 
+    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
+        """The message of `topic` with this offset message id or UNIQ_KEY."""
+        return self._queries.view_message(topic, msg_id)
+
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
         """The message whose record begins at `phy_offset`."""
         return self._queries.look_message_by_offset(phy_offset)

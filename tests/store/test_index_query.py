@@ -1,0 +1,122 @@
+"""Messages by key, UNIQ_KEY and offset message id, over several index files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.java_compat import index_hash
+from rocketflow_store.message import MessageExt
+
+START = 1_700_000_000_000
+FOREVER = (1 << 63) - 1
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 16,
+    mapped_file_size_consume_queue=4000,
+    max_hash_slot_num=20,
+    max_index_num=51,  # 50 entries
+    clock=ManualClock(START),
+)
+
+
+def put(store: MessageStore, number: int, *keys: str, topic: str = "t") -> MessageExt:
+    """Message `number`, stored a second after the one before it."""
+    assert isinstance(CONFIG.clock, ManualClock)
+    CONFIG.clock.set(START + 1000 * number)
+    result = store.put_message(Message(topic, b"%d" % number, keys=list(keys), queue_id=0))
+    message = store.look_message_by_offset(result.physical_offset)
+    assert message is not None
+    return message
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path / "s", CONFIG) as opened:
+        yield opened
+
+
+def numbers(messages: list[MessageExt]) -> list[int]:
+    return [int(message.body) for message in messages]
+
+
+def test_a_key_over_several_files_newest_first_and_by_offset(store: MessageStore, tmp_path: Path) -> None:
+    for number in range(100):  # two entries each: UNIQ_KEY and key
+        put(store, number, "all", *(["third"] if number % 3 == 0 else []))
+    assert len(store.index.files) > 3
+    thirds = [number for number in range(100) if number % 3 == 0]
+    with StoreReader(tmp_path / "s", CONFIG) as reader:
+        for either in (store, reader):
+            assert numbers(either.query_message("t", "third", 64)) == thirds
+            assert numbers(either.query_message("t", "third", 5)) == thirds[-5:]
+            assert numbers(either.query_message("t", "third", 0)) == []
+            assert either.query_message("t", "never") == []
+            assert either.query_message("other", "third") == []
+    assert numbers(store.query_message("t", "all", 1000)) == list(range(36, 100)), "maxMsgsNumBatch"
+
+
+def test_time_ranges_to_the_second(store: MessageStore) -> None:
+    for number in range(60):
+        put(store, number, "k")
+    for first, last in ((0, 59), (10, 20), (33, 33), (20, 45), (58, 70)):
+        found = numbers(store.query_message("t", "k", 64, START + 1000 * first, START + 1000 * last))
+        assert found == list(range(first, min(last, 59) + 1))
+    assert store.query_message("t", "k", 64, START + 60_000, FOREVER) == []
+    assert store.query_message("t", "k", 64, 0, START - 1) == []
+
+
+def test_keys_of_one_hash_are_told_apart_however_many_there_are(store: MessageStore) -> None:
+    assert index_hash("t", "Aa") == index_hash("t", "BB")
+    wanted = put(store, 0, "Aa")
+    for number in range(1, 300):
+        put(store, number, "BB")
+    assert numbers(store.query_message("t", "Aa", 1)) == [0]
+    assert store.query_message("t", "Aa", 32)[0].phy_offset == wanted.phy_offset
+    assert numbers(store.query_message("t", "BB", 3)) == [297, 298, 299]
+
+
+def test_a_key_that_stands_twice_gives_its_message_once(store: MessageStore) -> None:
+    put(store, 0, "same", "same")
+    put(store, 1, "same")
+    assert numbers(store.query_message("t", "same")) == [0, 1]
+
+
+def test_part_of_a_key_is_no_key(store: MessageStore) -> None:
+    put(store, 0, "one", "two")
+    assert numbers(store.query_message("t", "one")) == numbers(store.query_message("t", "two")) == [0]
+    assert store.query_message("t", "one two") == store.query_message("t", "on") == []
+
+
+def test_by_uniq_key_and_by_offset_message_id(store: MessageStore, tmp_path: Path) -> None:
+    messages = [put(store, number, "k", topic="tu"[number % 2]) for number in range(60)]
+    with StoreReader(tmp_path / "s", CONFIG) as reader:
+        for either in (store, reader):
+            for message in (messages[0], messages[31], messages[59]):
+                assert message.uniq_key is not None
+                for msg_id in (message.msg_id, message.msg_id.lower(), message.uniq_key):
+                    found = either.view_message(message.topic, msg_id)
+                    assert found is not None
+                    assert found.phy_offset == message.phy_offset
+                other = "u" if message.topic == "t" else "t"
+                assert either.view_message(other, message.msg_id) is None
+                assert either.view_message(other, message.uniq_key) is None
+            assert either.view_message("t", "k") is None, "a key is no id"
+            assert either.view_message("t", "") is None
+            assert either.view_message("t", messages[0].msg_id[:-2] + "01") is None, "in the midst of a record"
+            assert either.view_message("t", "0" * 32) is None, "of another host"
+
+
+def test_what_expired_is_found_no_more_and_the_rest_is(store: MessageStore) -> None:
+    for number in range(100):
+        put(store, number, "k")
+    files = store.index.files
+    assert len(files) > 3
+    kept = files[2].header.begin_phy_offset
+    store.index.remove_first(2)
+    found = store.query_message("t", "k", 64)
+    assert found == [one for one in found if one.phy_offset >= kept]
+    assert numbers(found) == list(range(int(found[0].body), 100))
+    assert len(found) >= 40
