@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.rocketflow-setup
 
-.PHONY: help setup run test test-full bench check clean
+.PHONY: help setup run test test-full test-planted fuzz bench check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,12 @@ test: $(STAMP) ## run the test suite
 
 test-full: $(STAMP) ## run the test suite with the full counts
 	@RF_FULL=1 $(BIN)/python -m pytest --timeout 3600
+
+test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
+	@$(BIN)/python -m tests.planted
+
+fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder, two million executions
+	@$(BIN)/python -m tests.fuzz
 
 bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 	@$(BIN)/python -m tests.bench

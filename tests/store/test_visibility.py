@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.confirm import ConfirmFile
 from rocketflow_store.errors import FlushDiskTimeoutError, MessageRejectedError
 from rocketflow_store.files import disk
+from rocketflow_store.format.checkpoint_layout import CheckpointFields
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.sink_commit import SinkBatch, commit_batch
@@ -179,3 +181,19 @@ def test_nobody_puts_a_record_under_a_name_that_is_none(tmp_path: Path, name: st
             store.put_record(fields)
         assert store.max_phy_offset == 0
         assert COMMIT_TOPIC not in store.topics()
+
+
+def test_recovery_believes_no_clock(tmp_path: Path) -> None:
+    """A checkpoint of a clock that was ahead, files that are older than it says: the whole log is dispatched again."""
+    path, count = tmp_path / "s", 0
+    with MessageStore.open(path, config(mapped_file_size_commit_log=1 << 14)) as store:
+        while store.max_phy_offset < 5 << 14:
+            assert store.put_message(Message("t", b"%d" % count * 50, queue_id=0)).queue_offset == count
+            count += 1
+    shutil.rmtree(path / "rocketflow")
+    shutil.rmtree(path / "consumequeue")
+    (path / "abort").touch()
+    (path / "checkpoint").write_bytes(CheckpointFields(1 << 45, 1 << 45, 1 << 45, 0, 0).encode())
+    with MessageStore.open(path, config()) as store:
+        assert store.max_offset("t", 0) == count
+        assert store.get_message("t", 0, 0).messages[0].body == b"0" * 50

@@ -1,0 +1,48 @@
+"""Plant every bug (or those named) and tell which the tests noticed: `python -m tests.planted [NAME ...]`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.planted.bugs import BUGS
+from tests.planted.planting import Bug, DoesNotApplyError, Outcome, Tree, hunt, whole_tests_pass
+
+AT_ONCE = 2
+
+
+def main(names: list[str]) -> int:
+    """Exit code 0 where every bug was noticed."""
+    bugs = [bug for bug in BUGS if not names or bug.name in names]
+    unknown = set(names) - {bug.name for bug in bugs}
+    if unknown or not bugs:
+        print(f"no such bug: {', '.join(sorted(unknown))}; there are {', '.join(bug.name for bug in BUGS)}")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="rocketflow-planted-") as room, ThreadPoolExecutor(AT_ONCE) as pool:
+        base = Tree(Path(room) / "base")
+
+        def one(bug: Bug) -> tuple[Bug, Outcome, float]:
+            began = time.monotonic()
+            try:
+                outcome = hunt(Tree(Path(room) / bug.name, base.path), bug, Path(room) / f"{bug.name}.tmp")
+            except DoesNotApplyError as error:
+                outcome = Outcome(False, -1, str(error).replace("\n", " "))
+            return bug, outcome, time.monotonic() - began
+
+        whole = pool.submit(whole_tests_pass, base, bugs, Path(room) / "whole.tmp")
+        caught = 0
+        for bug, outcome, seconds in pool.map(one, bugs):
+            caught += outcome.caught
+            told = f"seed {outcome.seed}" if outcome.caught and bug.seeds > 1 else ""
+            state = "caught" if outcome.caught else "MISSED"
+            print(f"{state}  {bug.name:<36}{seconds:>5.0f} s  {told} {outcome.why[:140]}", flush=True)
+        whole.result()
+    print(f"planted bugs caught: {caught} of {len(bugs)}")
+    return 0 if caught == len(bugs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

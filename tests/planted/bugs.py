@@ -1,0 +1,279 @@
+"""The bugs: every promise that a test defends, broken once on purpose. A bug that was fixed comes here first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.planted.planting import SEEDS, Bug, Change
+
+STORE: Final = "tests/store"
+ROWS: Final = "tests/reliability"
+POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
+FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+
+BUGS: Final = (
+    # -- durability
+    Bug(
+        "ack-before-sync",
+        "SYNC_FLUSH acknowledges without a sync",
+        [Change("in_time = self._flush.flush_to(end,", "in_time = bool(end) or self._flush.flush_to(end,")],
+        [f"{POWER}[sync]"],
+    ),
+    Bug(
+        "every-tenth-sync-skipped",
+        "one sync in ten does nothing and says that it worked",
+        [
+            Change(
+                "        if descriptor is not None:  # a file that retention removed needs no sync\n",
+                "        MappedFile.syncs = getattr(MappedFile, 'syncs', 0) + 1\n"
+                "        if descriptor is not None and MappedFile.syncs % 10:\n",
+            )
+        ],
+        [f"{POWER}[sync]"],
+        seeds=SEEDS,
+    ),
+    Bug(
+        "sync-error-swallowed",
+        "a failed sync is taken for one that worked",
+        [
+            Change(
+                "            sync()\n        except StoreFencedError as error:\n            self.fence = error\n"
+                "            raise\n        except StoreError",
+                "            sync()\n        except StoreFencedError:\n            pass\n        except StoreError",
+            )
+        ],
+        [FAILING],
+    ),
+    Bug(
+        "sync-retried-and-believed",
+        "a sync that failed is asked for again",
+        [
+            Change(
+                "    try:\n        disk.fdatasync(fd)\n    except OSError as error:\n        raise",
+                "    try:\n        try:\n            disk.fdatasync(fd)\n"
+                "        except OSError:\n            disk.fdatasync(fd)\n"
+                "    except OSError as error:\n        raise",
+            )
+        ],
+        [FAILING],
+    ),
+    Bug(
+        "dispatch-ahead-of-sync",
+        "with SYNC_FLUSH readers see what was written, synced or not",
+        [
+            Change(
+                "limit = self._commit_log.flushed_offset if self._parts.sync_flush else",
+                "limit = self._commit_log.flushed_offset if False else",
+            )
+        ],
+        [f"{STORE}/test_visibility.py::test_with_sync_flush_nobody_sees_what_is_not_synced"],
+    ),
+    Bug(
+        "late-sync-answered-as-success",
+        "a batch whose sync did not come in time is answered as if it were durable",
+        [
+            Change(
+                "if not self._flush.flush_to(offset, timeout_s):",
+                "if not self._flush.flush_to(offset, timeout_s) and False:",
+            )
+        ],
+        [f"{STORE}/test_visibility.py::test_a_batch_whose_sync_is_late_is_no_success"],
+    ),
+    Bug(
+        "json-written-in-place",
+        "small files are overwritten instead of replaced",
+        [
+            Change(
+                '    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")\n    try:\n'
+                "        fd = disk.open_file(temporary",
+                "    temporary = path\n    try:\n        fd = disk.open_file(temporary",
+            )
+        ],
+        [POWER],
+        seeds=SEEDS,
+    ),
+    Bug(
+        "rename-without-directory-sync",
+        "a small file that was replaced, and the name of a new log file, are not made durable",
+        [
+            Change(
+                "        raise access_error(path, error) from error\n    sync_directory(path.parent)\n",
+                "        raise access_error(path, error) from error\n",
+            ),
+            Change(
+                "            if self._synced_names != names:\n",
+                "            if self._synced_names != names and False:\n",
+            ),
+        ],
+        [f"{POWER}[sync]"],
+        seeds=SEEDS,
+    ),
+    Bug(
+        "sparse-segments",
+        "log files have a size but no blocks: a full disk kills the writer later on",
+        [Change("        disk.posix_fallocate(fd, 0, size)\n", "        disk.ftruncate(fd, size)\n")],
+        [f"{STORE}/test_allocate_ahead.py"],
+    ),
+    Bug(
+        "abort-removed-too-early",
+        "the mark of an unclean stop goes before everything is durable",
+        [
+            Change(
+                "                self._flushing.flush_last(self._put.store_timestamp)\n",
+                "                os_files.remove_file(self.paths.abort)\n"
+                "                os_files.sync_directory(self.path)\n"
+                "                self._flushing.flush_last(self._put.store_timestamp)\n",
+            )
+        ],
+        [f"{POWER}[async]"],
+        seeds=SEEDS,
+    ),
+    # -- recovery
+    Bug(
+        "cut-tail-not-zeroed",
+        "recovery cuts by moving the end only",
+        [
+            Change(
+                "if last is not None and last.file_from_offset < boundary and offset < last.end_offset:", "if False:"
+            ),
+            Change("        os_files.zero_again(self._fd, self.path, stop, self.file_size)\n", ""),
+        ],
+        [f"{ROWS}/test_torn_tails.py::test_the_last_record_torn_before_its_properties"],
+    ),
+    Bug(
+        "stale-queue-tail-kept",
+        "units of records that were cut stay in their queues",
+        [Change("            queue.truncate(stop)\n", "")],
+        [f"{POWER}[async]"],
+        seeds=SEEDS,
+    ),
+    Bug(
+        "recovery-start-by-timestamp",
+        "recovery begins with the newest file that is older than what the checkpoint says",
+        [
+            Change(
+                "        if confirmed is not None:\n            return max(start, confirmed.durable_offset) if",
+                "        if abort_found and self._paths.checkpoint.exists():\n"
+                "            told = int.from_bytes(self._paths.checkpoint.read_bytes()[:8], 'big', signed=True)\n"
+                "            older = [one for one in self._files.files if one.modified_ms() <= told]\n"
+                "            return older[-1].file_from_offset if older else start\n"
+                "        if confirmed is not None:\n            return max(start, confirmed.durable_offset) if",
+            )
+        ],
+        [f"{STORE}/test_visibility.py::test_recovery_believes_no_clock"],
+    ),
+    Bug(
+        "off-by-one-at-segment-end",
+        "a record may leave less room than the blank record needs",
+        [
+            Change("return offset if size + BLANK_SIZE <= left", "return offset if size + BLANK_SIZE - 1 <= left"),
+            Change("before + left - BLANK_SIZE, side=", "before + left - BLANK_SIZE + 1, side="),
+        ],
+        [f"{STORE}/test_segment_end.py"],
+    ),
+    Bug(
+        "torn-first-record-is-another-file",
+        "a first record that names no file's begin refuses the open",
+        [
+            Change(
+                "    if told < 0 or told % mapped.file_size:\n        return None",
+                "    if told < 0:\n        return int(told)",
+            )
+        ],
+        [f"{STORE}/test_recovery_damage.py"],
+    ),
+    # -- what is served
+    Bug(
+        "physical-offset-not-compared",
+        "a whole record at a place that it does not name is taken",
+        [
+            Change(
+                'self._fault(self.field(">i8", 28) != self.positions + file_from_offset, "physical',
+                'self._fault(self.positions < 0, "physical',
+            ),
+            Change(
+                'self._fault(self.field(">i8", 28) != phy_offsets, "physical', 'self._fault(phy_offsets < 0, "physical'
+            ),
+            Change("if message.phy_offset != phy_offset:", "if False:"),
+        ],
+        [f"{STORE}/test_verify.py", f"{STORE}/test_recovery_damage.py"],
+    ),
+    Bug(
+        "crc-not-checked-on-read",
+        "readers hand out bodies without comparing their CRC",
+        [
+            Change("if check_crc and crc32(body) != frame.body_crc:", "if False:"),
+            Change('self._fault(actual != self.field(">i4", 8), "body CRC differs")', "return"),
+        ],
+        [f"{STORE}/test_recovery_damage.py"],
+    ),
+    Bug(
+        "crc-only-on-body",
+        "the CRC over the whole record is written and never looked at",
+        [
+            Change(
+                "    return there & (records.properties_ends - records.properties_starts >= PROPERTY_CRC_SIZE)",
+                "    return there & False",
+            )
+        ],
+        [f"{STORE}/test_verify.py::test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own"],
+    ),
+    Bug(
+        "commit-record-before-its-rows",
+        "an envelope counts although its rows are not all there",
+        [Change("if envelope is not None and envelope.end_offset > last:", "if False:")],
+        [f"{ROWS}/test_torn_commits.py::test_a_torn_commit_is_there_wholly_or_not_at_all"],
+    ),
+    Bug(
+        "sink-batch-half-visible",
+        "the parts of a sink commit are seen one after another",
+        [
+            Change(
+                "self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])\n",
+                "self._publish(placer, [(one.end, one.rows) for one in placed[:1]])\n"
+                "            self._dispatch.follow()\n"
+                "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"
+                "            self._dispatch.extend([(placer.end, [head]), *rest])\n",
+            )
+        ],
+        [f"{STORE}/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
+    ),
+    # -- what others may have written
+    Bug(
+        "offset-file-reset-when-unreadable",
+        "a config file that cannot be read counts as empty",
+        [Change("raise ConfigFileError(self.path, why, backup_why)", "self._accept({})")],
+        [f"{STORE}/test_config_files.py"],
+    ),
+    Bug(
+        "length-trusted",
+        "a record's length is believed before anybody looked how many bytes there are",
+        [Change("& (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)", "& (sizes >= MIN_RECORD_SIZE)")],
+        ["tests/fuzz/test_fuzz.py::test_any_bytes_give_a_value_or_a_typed_error[records-by-units]"],
+        seeds=SEEDS,
+    ),
+    Bug(
+        "dots-in-names",
+        "a topic may be called ..",
+        [Change('re.compile(r"[%|a-zA-Z0-9_-]+")', 're.compile(r"[%|a-zA-Z0-9_.-]+")')],
+        [f"{STORE}/test_config_files.py::test_names_that_rocketmq_refuses"],
+    ),
+    Bug(
+        "stored-topic-becomes-a-path",
+        "recovery makes a directory of whatever a record calls its topic",
+        [
+            Change("(is_directory_name(topic) for topic in topics), bool", "(True for topic in topics), bool"),
+            Change(
+                "        if not is_directory_name(topic):\n            raise StoreConfigError(",
+                "        if False:\n            raise StoreConfigError(",
+            ),
+        ],
+        [f"{STORE}/test_visibility.py::test_a_stored_topic_never_becomes_a_path"],
+    ),
+    Bug(
+        "unbounded-inflate",
+        "a compressed body is inflated first and measured then",
+        [Change("decode(bytes(stored), limit + 1)", "decode(bytes(stored), (1 << 31) - 1)")],
+        ["tests/fuzz/test_fuzz.py::test_a_small_body_that_inflates_to_much_takes_no_memory"],
+    ),
+)

@@ -1,0 +1,139 @@
+"""Bugs that are put into a copy of the tree, never into the tree, and the tests that have to notice them."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.reliability.trials import ROOT, SEED
+
+PRODUCT = Path("store") / "rocketflow_store"
+COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "results", "*.pyc")
+SEEDS = 20
+"""A bug must be noticed by a test within so many seeds."""
+TEST_SECONDS = 240
+FAILED = 1
+"""pytest's exit code for tests that failed; others are no verdict."""
+
+
+class DoesNotApplyError(Exception):
+    """The product no longer holds the text that a bug replaces: find out why, and plant it anew."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """`old`, which stands exactly once in all of the product, becomes `new`. Files may move; the text may not."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One known way to be wrong: what is changed, and which tests (pytest arguments) have to fail then.
+
+    `seeds` is how many seeds the tests get where chance decides.
+    """
+
+    name: str
+    what: str
+    changes: Sequence[Change]
+    tests: Sequence[str]
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether the tests noticed: `seed` is the first that did, `why` the last words of pytest."""
+
+    caught: bool
+    seed: int
+    why: str
+
+
+class Tree:
+    """A copy of product and tests that may be spoilt."""
+
+    def __init__(self, path: Path, origin: Path = ROOT) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        for name in COPIED:
+            source = origin / name
+            if source.is_dir():
+                ignored = NOT_COPIED if origin == ROOT else None
+                shutil.copytree(source, path / name, ignore=ignored, symlinks=True)
+            else:
+                shutil.copy2(source, path / name)
+        if origin == ROOT:
+            (path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")  # large, and only ever read
+            compileall.compile_dir(path / PRODUCT, quiet=2)
+
+    def plant(self, bug: Bug) -> list[Path]:
+        """Put the bug in; which files it is in. DoesNotApplyError where the product is not what the bug expects."""
+        return [self._replace(bug, change) for change in bug.changes]
+
+    def _replace(self, bug: Bug, change: Change) -> Path:
+        found = [path for path in sorted((self.path / PRODUCT).rglob("*.py")) if change.old in path.read_text("utf-8")]
+        times = sum(path.read_text("utf-8").count(change.old) for path in found)
+        if times != 1:
+            raise DoesNotApplyError(f"{bug.name}: stands {times} times in the product:\n{change.old}")
+        text = found[0].read_text("utf-8").replace(change.old, change.new)
+        compile(text, found[0].name, "exec")
+        found[0].write_text(text, "utf-8")
+        for compiled in (found[0].parent / "__pycache__").glob(f"{found[0].stem}.*.pyc"):
+            compiled.unlink()
+        return found[0]
+
+    def run(self, tests: Sequence[str], seed: int, temporary: Path) -> subprocess.CompletedProcess[str]:
+        """pytest in this tree."""
+        roots = [str(self.path), str(self.path / "store")]
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"),
+                *(f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests),
+            ],
+            cwd=self.path,
+            env={
+                **{name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")},
+                "PYTHONPATH": os.pathsep.join(roots),
+                "RF_SEED": str(seed),
+            },
+            capture_output=True,
+            text=True,
+            timeout=2 * TEST_SECONDS,
+            check=False,
+        )
+
+
+def whole_tests_pass(tree: Tree, bugs: Sequence[Bug], temporary: Path) -> None:
+    """AssertionError where the tests fail without any bug: then their failing would say nothing."""
+    tests = list(dict.fromkeys(test for bug in bugs for test in bug.tests))
+    done = tree.run(tests, SEED, temporary)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def hunt(tree: Tree, bug: Bug, temporary: Path) -> Outcome:
+    """Plant the bug and run its tests, seed after seed, until one fails."""
+    tree.plant(bug)
+    why = ""
+    for seed in range(SEED, SEED + min(bug.seeds, SEEDS)):
+        done = tree.run(bug.tests, seed, temporary)
+        why = last_words(done.stdout)
+        assert done.returncode in (0, FAILED), f"{bug.name}: {done.stdout[-3000:]}{done.stderr[-1000:]}"
+        if done.returncode == FAILED:
+            return Outcome(True, seed, why)
+    return Outcome(False, -1, why)
+
+
+def last_words(output: str) -> str:
+    """The line that says which test failed, else pytest's last."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return (failed or lines or ["pytest said nothing"])[-1].strip()

@@ -1,0 +1,37 @@
+"""All bugs can still be planted, and a sample of them is noticed; `make test-planted` plants them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.planted.bugs import BUGS
+from tests.planted.planting import Tree, hunt, whole_tests_pass
+from tests.reliability.trials import FULL, SEED
+
+SAMPLE = 3
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return Tree(tmp_path_factory.mktemp("planted") / "base")
+
+
+def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
+    for bug in BUGS:
+        tree = Tree(tmp_path / bug.name, base.path)
+        for path in tree.plant(bug):
+            name = path.relative_to(tree.path)
+            assert path.read_bytes() != (base.path / name).read_bytes()
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_planted_bugs_are_noticed(base: Tree, tmp_path: Path) -> None:
+    first = SEED % len(BUGS)
+    bugs = BUGS if FULL else [BUGS[(first + number * len(BUGS) // SAMPLE) % len(BUGS)] for number in range(SAMPLE)]
+    whole_tests_pass(base, bugs, tmp_path / "whole")
+    missed = [bug.name for bug in bugs if not hunt(Tree(tmp_path / bug.name, base.path), bug, tmp_path / "t").caught]
+    assert missed == [], f"seed {SEED}"
