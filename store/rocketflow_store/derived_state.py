@@ -27,6 +27,7 @@ from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.healing import begin_healing, unfinished_healing
 from rocketflow_store.log_view import CommitLogView
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.message import INNER_BATCH_FLAG
@@ -67,11 +68,13 @@ class LostState:
     record: StopRecord | None = None
     same_writer: bool = False
     """Whether nobody has stopped in order since the record was made."""
+    unfinished: frozenset[Queue] | None = None
+    """The queues that an open before was making again when it was stopped; None where none was."""
     deleted_topics: frozenset[str] = frozenset()
     """Topics that were listed at the last orderly stop, and are not now: their messages do not come back."""
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self.index)
+        return bool(self.queues or self.index) or self.unfinished is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,6 +83,8 @@ class LostState:
 
     def set_aside(self, paths: StorePaths) -> None:
         """Move the files that are to be made again to `quarantine/`; doing it again changes nothing."""
+        if self:
+            begin_healing(paths, self.queues, unfinished=self.unfinished is not None)
         quarantine = Quarantine(paths)
         for directory in (paths.consume_queue, *(paths.consume_queue / topic for topic, _ in self.queues)):
             if directory.is_file():  # in a directory's place
@@ -102,7 +107,9 @@ class _Entry:
 
 def look_at_derived(paths: StorePaths, config: StoreConfig) -> LostState:
     """What is wrong with the queues and the index of a store that nobody writes to; nothing is changed."""
-    return _Look(paths, config).lost()
+    lost = _Look(paths, config).lost()
+    lost.unfinished = unfinished_healing(paths)
+    return lost
 
 
 class _Look:

@@ -132,7 +132,7 @@ class Recovery:
         self._refuse_misplaced(record)
         start, last = self._log.min_phy_offset, self._files.last
         if lost is not None:
-            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues)
+            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | (lost.unfinished or frozenset())
             self._deleted_topics = lost.deleted_topics
         if record is not None and not abort_found:
             self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)

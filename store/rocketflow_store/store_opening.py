@@ -18,6 +18,7 @@ from rocketflow_store.durability import make_derived_durable, make_log_durable
 from rocketflow_store.files import os_files
 from rocketflow_store.flush import PAGE_BYTES, GroupFlush
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.healing import end_healing
 from rocketflow_store.index_service import IndexService
 from rocketflow_store.log_view import CommitLogView
 from rocketflow_store.mapped_file_queue import MappedFileQueue
@@ -205,6 +206,8 @@ def _recover(
         batch_queues.sync()
     if lost or shrunk:
         leave_stop_record(paths, config, queues, index, files, end.offset)
+    if lost:
+        end_healing(paths)
     if end.offset > start or abort_found:
         checkpoint.confirm_phy_offset = max(end.offset, 0)
     return RecoveryResult(

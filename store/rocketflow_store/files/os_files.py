@@ -225,7 +225,10 @@ def sync_file(fd: int, path: object) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make creates, renames and deletes in a directory durable."""
-    fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise access_error(path, error) from error
     try:
         disk.fsync(fd)
     except OSError as error:
