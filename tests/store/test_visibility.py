@@ -23,6 +23,7 @@ from rocketflow_store.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.staged_part import stage
 from tests.fuzz.audit import confined_to
 
+WAIT_S = 240
 HOST = encode_host("127.0.0.1:1")
 EVIL = ["../../evil", "/evil", "..", ".", "a/b", "a\0b", "", "a.b", "x" * 300, "\n"]
 
@@ -41,67 +42,71 @@ def config(**changes: object) -> StoreConfig:
 
 
 class SlowSync:
-    """A disk whose log syncs wait to be let through, one by one."""
+    """A disk whose syncs wait to be let through, one by one; all of them once the block ends."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.began, self.let = threading.Semaphore(0), threading.Semaphore(0)
-        real = disk.fdatasync
+        self._real = disk.fdatasync
 
-        def fdatasync(fd: int) -> None:
-            self.began.release()
-            assert self.let.acquire(timeout=60)
-            real(fd)
+    def __enter__(self) -> SlowSync:
+        disk.fdatasync = self._sync
+        return self
 
-        monkeypatch.setattr(disk, "fdatasync", fdatasync)
+    def __exit__(self, *_: object) -> None:
+        disk.fdatasync = self._real
+        self.let.release(100)
+
+    def _sync(self, fd: int) -> None:
+        self.began.release()
+        assert self.let.acquire(timeout=WAIT_S)
+        self._real(fd)
 
 
-def test_with_sync_flush_nobody_sees_what_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_sync_flush_nobody_sees_what_is_not_synced(tmp_path: Path) -> None:
     """A second message is written while the first is being synced: that sync says nothing about the second."""
     path = tmp_path / "s"
     with MessageStore.open(path, config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
         assert store.put_message(Message("t", b"the log has a file", queue_id=0)).stored
-        with monkeypatch.context() as slow:
-            gate = SlowSync(slow)
+        with SlowSync() as gate:
             writers = [
                 threading.Thread(target=store.put_message, args=(Message("t", b"%d" % number, queue_id=0),))
                 for number in range(2)
             ]
             writers[0].start()
-            assert gate.began.acquire(timeout=60)
+            assert gate.began.acquire(timeout=WAIT_S)
             first_end = store.max_phy_offset
             writers[1].start()
             while store.max_phy_offset == first_end:
                 assert writers[1].is_alive()
                 time.sleep(0.001)
             gate.let.release()
-            assert gate.began.acquire(timeout=60)  # the second sync runs: the first writer was answered
-            writers[0].join(60)
+            assert gate.began.acquire(timeout=WAIT_S)  # the second sync runs: the first writer was answered
+            writers[0].join(WAIT_S)
             assert store.confirm_offset == first_end
             assert store.max_offset("t", 0) == 2
             with StoreReader(path) as reader:
                 assert reader.bounds("t", 0) == (0, 2)
             gate.let.release()
-            writers[1].join(60)
+            writers[1].join(WAIT_S)
         assert store.max_offset("t", 0) == 3
 
 
-def test_a_batch_whose_sync_is_late_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_whose_sync_is_late_is_no_success(tmp_path: Path) -> None:
     """Another thread's sync takes longer than `syncFlushTimeout`: what the batch was promised did not happen."""
     settings = config(flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=1)
     with MessageStore.open(tmp_path / "s", settings) as store:
         store.create_topic("t", 1)
         assert store.put_message(Message("t", b"the log has a file", queue_id=0)).stored
         before = store.confirm_offset
-        with monkeypatch.context() as slow:
-            gate = SlowSync(slow)
+        with SlowSync() as gate:
             writer = threading.Thread(target=store.put_message, args=(Message("t", b"first", queue_id=0),))
             writer.start()
-            assert gate.began.acquire(timeout=60)
+            assert gate.began.acquire(timeout=WAIT_S)
             with pytest.raises(FlushDiskTimeoutError, match="syncFlushTimeout"):
                 store.append_batch(pa.RecordBatch.from_pydict({"body": [b"row"]}), "t")
             assert store.confirm_offset == before
             gate.let.release()
-            writer.join(60)
+            writer.join(WAIT_S)
         store.flush()
         assert sum(store.max_offset("t", queue) for queue in store.queues("t")) == 3
 
