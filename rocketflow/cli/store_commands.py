@@ -22,7 +22,8 @@ store_app = typer.Typer(help="Look at, fill, check and recover a store directory
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store directory (storePathRootDir).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 ConfigOption = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="broker.conf, where file sizes cannot be told.")
+    str | None,
+    typer.Option("--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths."),
 ]
 TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
@@ -62,6 +63,8 @@ def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption =
     log, index = found["commitLog"], found["index"]
     print(f"{found['path']}: {found['state']}")
     print(f"commitLog  [{log['minOffset']}, {log['maxOffset']})  {log['files']} files of {log['fileSize']} bytes")
+    for one in log["paths"] if len(log["paths"]) > 1 else []:
+        print(f"           in {one}")
     print(f"index      {index['entries']} entries in {index['files']} files")
     if not found["topics"]:
         print("no topics")

@@ -186,9 +186,9 @@ class MappedFileQueue:
         for mapped in self.files[:count]:
             if not mapped.retire(now_ms, forcibly_after_ms):
                 break
+            mapped.destroy()  # where that is refused the file stays known, and retired
             with self._lock:
                 self._files = {start: one for start, one in self._files.items() if one is not mapped}
-            mapped.destroy()
             removed.append(mapped)
         _sync_parents(removed)
         return removed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.clean_service import preview_clean
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config import StorePaths
-from rocketflow_store.errors import MissingStorePathError, StoreConfigError, StoreVersionError
+from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError, StoreVersionError
 from rocketflow_store.files import disk
 from rocketflow_store.log_directories import LogDirectories
 from rocketflow_store.mapped_file_queue import MappedFileQueue
@@ -530,6 +531,34 @@ def test_retention_takes_the_oldest_wherever_they_are(root: Path, paths: list[Pa
         assert store.bounds("t", 0) == (low, high)
 
 
+def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
+    root: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory on a disk that is mounted read-only."""
+    config = replace(spread(paths), clock=ManualClock(NOON_MS), read_only_commit_log_store_paths=str(paths[0]))
+    with MessageStore.open(root, spread(paths)) as store:
+        fill(store, 200)
+    with MessageStore.open(root, config) as store:
+        aging(store, 5)
+        real = disk.unlink
+
+        def unlink(path: Any, **more: Any) -> None:
+            if Path(path).parent == paths[0]:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            real(path, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "unlink", unlink)
+            for _ in range(2):
+                with pytest.raises(StoreAccessError, match=f"{0:020d}"):
+                    store.clean()
+        assert (paths[0] / f"{0:020d}").exists()
+        assert store.min_phy_offset == SIZE, "nobody is given what may go at any time"
+        fill(store, 20, 200)
+        assert len(store.clean().log_files) == 5
+        assert store.min_phy_offset == 5 * SIZE
+
+
 def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths: list[Path]) -> None:
     used = dict.fromkeys(paths, 20)
     with MessageStore.open(root, replace(spread(paths), clock=ManualClock(NOON_MS))) as store:
@@ -553,3 +582,68 @@ def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths
         ratios = store.statistics()
         assert {f"commitLogDiskRatio_{one}" for one in paths} < set(ratios)
     assert max(names(paths[0])) > begin
+
+
+# -- all of it, against a model
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_things(root: Path, tmp_path: Path, seed: int) -> None:
+    """Puts, stops of both kinds, disks that are full, directories added and fixed, retention: nothing else is lost."""
+    chance = random.Random(seed)
+    paths = [tmp_path / f"disk-{letter}" / "log" for letter in "cab"[: chance.randrange(1, 4)]]
+    fixed: list[Path] = []
+    model: dict[tuple[int, int], bytes] = {}
+    clock, used, said = ManualClock(NOON_MS), dict.fromkeys(paths, 10), []
+
+    def config() -> StoreConfig:
+        more = {"read_only_commit_log_store_paths": ",".join(map(str, fixed))}
+        return replace(spread(paths), clock=clock, destroy_maped_file_interval_forcibly=0, **more)
+
+    store = MessageStore.open(root, config())
+    try:
+        for _ in range(60):
+            step = chance.choice(["put", "put", "put", "reopen", "crash", "full", "add", "fix", "clean", "moved"])
+            said.append(step)
+            if step == "put":
+                for _ in range(chance.randrange(30)):
+                    data = chance.randbytes(chance.randrange(900))
+                    result = store.put_message(Message("t", data, queue_id=chance.randrange(2)))
+                    model[result.queue_id, result.queue_offset] = data
+            elif step == "full":
+                used = {one: chance.choice([10, 99]) for one in paths}
+                store._clean.disk_used_percent = lambda path, used=used: min(used.get(path, 10), 80)
+                store._clean.look_at_disk()
+            elif step == "clean" and len(store._files) > 4:
+                store.flush()
+                aging(store, chance.randrange(4))
+                store.clean()
+                for queue in (0, 1):
+                    low = store.min_offset("t", queue)
+                    model = {place: data for place, data in model.items() if place[0] != queue or place[1] >= low}
+            else:
+                store.close()
+                if step == "crash":
+                    (root / "abort").touch()
+                elif step == "add" and len(paths) < 5:
+                    paths.append(tmp_path / f"more-{len(paths)}")
+                    paths[-1].mkdir()
+                elif step == "fix" and len(paths) - len(fixed) > 1:
+                    fixed.append(chance.choice([one for one in paths if one not in fixed]))
+                store = MessageStore.open(root, config() if step in ("add", "fix") else None)
+                store._clean._config = config()
+            found: dict[tuple[int, int], bytes] = {}
+            with StoreReader(root) as reader:
+                for subject in (store, reader):
+                    for queue in (0, 1):
+                        low, high = subject.bounds("t", queue)
+                        for batch in subject.read("t", queue, low, high, ["queueOffset", "body"]):
+                            rows = zip(*(batch.column(at).to_pylist() for at in (0, 1)), strict=True)
+                            found.update({(queue, offset): data for offset, data in rows})
+                    assert found == model, (seed, said)
+                    found = {}
+    finally:
+        store.close()
+    assert verify_store(root).findings == []
+    stray = {one.name for path in paths for one in path.iterdir()} - {f"{at * SIZE:020d}" for at in range(2000)}
+    assert not stray

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
 import socket
 import threading
 import tracemalloc
@@ -187,6 +188,30 @@ def test_slices_outlive_the_closing_of_the_store(store: MessageStore, tmp_path: 
         assert expected_runs(got) == runs
         assert b"".join(os.pread(*(fd, length, position)) for fd, position, length in got.segments()) == runs
         assert [one.body for one in got.messages] == [body(number) for number in range(50, 70)]
+
+
+def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_path: Path) -> None:
+    """A reader holds messages up to the end; a recovery cuts the last ones, and a file that begins behind them."""
+    end = store.max_offset("t", 0)
+    last = store._files.last
+    assert last is not None
+    with StoreReader(tmp_path / "s", store.config) as reader:
+        got = reader.get_message("t", 0, end - 60, 60)
+        before = expected_runs(got)
+        assert len({one.held for one in got.message_mapped_list}) > 1
+        cut = next(one for one in got.message_mapped_list if one.start_offset >= last.file_from_offset)
+        kept = [bytes(one.byte_buffer) for one in got.message_mapped_list if one.start_offset < cut.start_offset]
+        store.close()
+        shutil.rmtree(store.path / "rocketflow")  # as another writer leaves it: nothing is known to be synced
+        (store.path / "abort").touch()
+        with last.path.open("r+b") as file:
+            file.write(b"#" * 100 + bytes(SMALL["mapped_file_size_commit_log"] - 100))
+        with MessageStore.open(store.path, store.config) as again:
+            assert again.recovery.truncated_to <= last.file_from_offset
+            size = sum(map(len, kept))
+            assert b"".join(kept) == expected_runs(got)[:size] == before[:size]
+            assert len(expected_runs(got)) == len(before), "what was cut may change, and is there"
+            assert b"".join(os.pread(fd, length, at) for fd, at, length in got.segments())[:size] == before[:size]
 
 
 @pytest.mark.parametrize("how", ["release", "with", "drop", "cycle"])
