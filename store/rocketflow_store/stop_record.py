@@ -15,6 +15,7 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
@@ -102,8 +103,8 @@ class StopRecord:
             head, _, body = os_files.read_file(paths.stop_record).partition(b"\n")
             if int(head, 16) != zlib.crc32(body):
                 return None
-            return cls._of(json.loads(body))
-        except (OSError, StoreError, ValueError, KeyError, TypeError):
+            return cls._of(parse_json_object(body.decode("utf-8")))
+        except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     @classmethod
