@@ -11,6 +11,7 @@ import faulthandler
 import shutil
 import struct
 import tempfile
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.broker_conf import load_broker_conf
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.encode import BatchEncoder
@@ -34,8 +36,10 @@ from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.consume_queue import ConsumeQueue
+from rocketflow_store.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
+from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.compression import compress_body, decompress_body
 from rocketflow_store.format.message_id import decode_offset_msg_id, offset_msg_id
@@ -45,6 +49,8 @@ from rocketflow_store.index_file import IndexFile
 from rocketflow_store.remembered_commits import remembered_commit
 from rocketflow_store.sql92 import compile_filter
 from rocketflow_store.staged_part import load, stage
+from rocketflow_store.stop_record import StopRecord
+from rocketflow_store.store_layout import recorded_layout
 from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import validate_group, validate_topic
@@ -87,7 +93,8 @@ class Target:
 
 
 _WARM: set[str] = set()
-codecs.lookup("utf-16-be")  # Java's hashes need it; Python loads codecs when they are first used
+for codec in ("utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"):
+    codecs.lookup(codec)  # Python loads codecs when they are first used
 _ = (faulthandler, numpy.ma)  # loaded by others at the first use
 
 
@@ -274,6 +281,64 @@ def consume_queue(data: bytes) -> None:
     units = queue.units(0, end)
     assert (units["msg_size"] > 0).all()
     queue.close()
+
+
+def batch_queue(data: bytes) -> None:
+    """Units of records of several messages, read from every offset."""
+    size = 46 * 8
+    placed("batch-queue/00000000000000000000", data[:size].ljust(size, b"\0"))
+    queue = BatchConsumeQueue(room() / "batch-queue", "t", 0, size, write=False)
+    try:
+        low, high = queue.bounds(0)
+        queue.bounds(1 << 40, 1 << 41)
+        for offset in (low, high, 0, 3):
+            assert len(list(queue.steps(offset, high, 32))) <= 8
+    finally:
+        queue.close()
+
+
+def queue_ext(data: bytes) -> None:
+    """The address, and the file that it points into."""
+    at = int.from_bytes(data[:1], "big")
+    placed("ext/t/0/00000000000000000000", data[1:400].ljust(400, b"\0"))
+    ext = ConsumeQueueExt(room() / "ext", 400)
+    try:
+        unit = ext.unit("t", 0, at - (1 << 63))
+        assert unit is None or len(unit.bitmap) <= 400
+    finally:
+        ext.close()
+
+
+def stop_record(data: bytes) -> None:
+    """A record whose CRC is right."""
+    paths = StorePaths(room() / "s")
+    placed("s/rocketflow/stop", b"%08x\n" % zlib.crc32(data) + data)
+    StopRecord.load(paths)
+
+
+def stop_seeds() -> list[bytes]:
+    return [(small_store().with_name("whole") / "rocketflow" / "stop").read_bytes().partition(b"\n")[2]]
+
+
+def layout(data: bytes) -> None:
+    placed("s/rocketflow/store.meta", data)
+    recorded_layout(room() / "s")
+
+
+def batch_body(data: bytes) -> None:
+    """What a client calls a batch; a ValueError here is a refusal of the put path."""
+    with suppress(ValueError):
+        entries = decode_batch_body(data)
+        assert encode_batch_body(entries) == unmarked(data, entries)
+
+
+def unmarked(data: bytes, entries: list[BatchEntry]) -> bytes:
+    """The body with magic and CRC of every entry, which nobody reads, as we write them."""
+    out, at = bytearray(data), 0
+    for one in entries:
+        out[at + 4 : at + 12] = bytes(8)
+        at += 22 + len(one.body) + len(one.properties)
+    return bytes(out)
 
 
 def index_file(data: bytes) -> None:
@@ -527,6 +592,11 @@ TARGETS = {
         Target("properties", properties, property_seeds),
         Target("consume-queue", consume_queue, lambda: [struct.pack(">qiq", 0, 100, 7) * 3]),
         Target("index-file", index_file, lambda: [struct.pack(">qqqqii", 1, 2, 0, 300, 1, 3) + bytes(100)]),
+        Target("batch-queue", batch_queue, lambda: [struct.pack(">qiqqqhii", 0, 9, 0, 1, 0, 3, -1, 0) * 2]),
+        Target("queue-ext", queue_ext, lambda: [b"\0" + struct.pack(">hqqh", 24, 7, 8, 4) + b"bits"]),
+        Target("batch-body", batch_body, lambda: [encode_batch_body([BatchEntry(0, b"x", b"a\x01b\x02")] * 2)]),
+        Target("stop-record", stop_record, stop_seeds),
+        Target("layout", layout, lambda: [b'{"storeId":"a","storePathCommitLog":["/x"]}']),
         Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),
         Target("confirm", confirm, lambda: [struct.pack("<8sqqqqq", b"RFCONF01", 9, 9, 1, 0, 1).ljust(64, b"\0")]),
         Target("store-meta", store_meta, lambda: [b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']),
