@@ -702,10 +702,12 @@ def _topic_part(topic: str) -> bytes:
 
 
 def _has_separator(column: pa.Array) -> bool:
-    data = column.cast(pa.binary()).buffers()[2]
-    if data is None:
+    column = column.cast(pa.binary())
+    _, offsets, data = column.buffers()
+    if data is None or len(column) == 0:
         return False
-    octets = np.frombuffer(data, np.uint8)
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    octets = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]  # a slice has the buffers of the whole
     return bool(((octets == 1) | (octets == 2)).any())
 
 
