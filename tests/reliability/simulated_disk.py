@@ -90,10 +90,8 @@ class State:
         number = self.live_names.get(name)
         if number is None or self.names.get(name) != number:
             return False
-        one = self.files[number]
-        if len(one.durable) < end or not one.dirty.isdisjoint(range(start // SECTOR, -(-end // SECTOR))):
-            return False
-        return one.durable[start:end] == one.live[start:end]
+        one = self.files[number]  # a sector is there as it was or as it is: bytes that are the same in both are there
+        return len(one.durable) >= end and one.durable[start:end] == one.live[start:end]
 
     def durable_bytes(self, name: str) -> bytes:
         """What of a file is on the disk for certain, dirty sectors aside."""
