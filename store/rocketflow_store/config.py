@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -325,12 +326,7 @@ class StoreConfig:
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """Delay of level 1, 2, ... in ms."""
-        try:
-            return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in self.message_delay_level.split())
-        except (ValueError, KeyError) as error:
-            raise StoreConfigError(
-                "messageDelayLevel", self.message_delay_level, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'"
-            ) from error
+        return _delays_ms(self.message_delay_level)
 
     @property
     def index_file_size(self) -> int:
@@ -397,6 +393,16 @@ def _beneath(root: str, path: str) -> str:
     """`path` from `root` on where it is beneath it: a file of settings stays right for a copy of its store."""
     relative = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else path
     return path if relative.startswith("..") or relative == "." else relative
+
+
+@cache
+def _delays_ms(levels: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in levels.split())
+    except (ValueError, KeyError) as error:
+        raise StoreConfigError(
+            "messageDelayLevel", levels, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'"
+        ) from error
 
 
 def camel_case(name: str) -> str:
