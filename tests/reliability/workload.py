@@ -1,6 +1,8 @@
 """A process to be killed: puts numbered messages and says which were acknowledged, one line each, before the next.
 
-python workload.py STORE sync|async FIRST COUNT
+python workload.py STORE sync|async|pool FIRST COUNT
+
+With `pool` appends go through a TransientStorePool, and it also says up to which number everything is committed.
 """
 
 from __future__ import annotations
@@ -36,13 +38,27 @@ def number_of(raw: bytes) -> int:
 def main() -> None:
     path, flush, first, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     kind = FlushDiskType.SYNC_FLUSH if flush == "sync" else FlushDiskType.ASYNC_FLUSH
-    with MessageStore.open(path, StoreConfig(flush_disk_type=kind, **SMALL)) as store:  # type: ignore[arg-type]
+    config = StoreConfig(
+        flush_disk_type=kind,
+        transient_store_pool_enable=flush == "pool",
+        transient_store_pool_size=2,
+        commit_interval_commit_log=5,
+        **SMALL,  # type: ignore[arg-type]
+    )
+    waiting: list[tuple[int, int]] = []
+    with MessageStore.open(path, config) as store:
         store.create_topic("t", 2)
         os.write(1, b"ready\n")
         for number in range(first, first + count):
             result = store.put_message(Message("t", body(number), keys=[f"k{number}"], tags="w"))
             if result.status is PutMessageStatus.PUT_OK:
                 os.write(1, b"%d %d %d\n" % (number, result.queue_id, result.queue_offset))
+            if flush == "pool":
+                waiting.append((number, result.physical_offset))
+                if waiting[0][1] < store.confirm_offset:
+                    committed = [one for one, phy_offset in waiting if phy_offset < store.confirm_offset]
+                    os.write(1, b"committed %d\n" % committed[-1])
+                    waiting = waiting[len(committed) :]
     os.write(1, b"closed\n")
 
 

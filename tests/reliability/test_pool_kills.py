@@ -1,0 +1,61 @@
+"""Row S02 with a TransientStorePool: a kill takes what was not committed, nothing before it and nothing but an end."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import MessageStore
+from tests.reliability.checker import Place, check, numbers_there
+from tests.reliability.results import Tally
+from tests.reliability.test_kills import acknowledged, command, killed
+from tests.reliability.trials import seeds
+
+pytestmark = pytest.mark.slow
+
+KILLS_A_STORE = 6
+
+
+def committed(output: str) -> int:
+    """The last number of which the writer said that it and all before it are committed; -1 without."""
+    words = [line.split() for line in output.splitlines()]
+    return max(
+        (int(one[1]) for one in words if len(one) == 2 and one[0] == "committed" and one[1].isdigit()), default=-1
+    )
+
+
+def test_killed_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    counts = tally("S02", "pool")
+    held_back = kept = 0
+    for seed in seeds(2, 30):
+        rng = random.Random(seed)
+        store = tmp_path / "s"
+        promised: dict[int, Place] = {}
+        attempted: set[int] = set()
+        first = 0
+        for trial in range(KILLS_A_STORE):
+            output = killed(rng, command(store, "pool", first, 100_000))
+            now, safe = acknowledged(output), committed(output)
+            promised |= {number: place for number, place in now.items() if number <= safe}
+            highest = max([*now, first - 1]) + 1
+            attempted |= set(range(first, highest + 1))
+            context = f"seed {seed}, kill {trial}"
+            verdict = None
+            if (store / "consumequeue" / "t").is_dir():
+                with MessageStore.open(store):
+                    pass
+                verdict = check(store, promised, attempted)
+                there = {number for number in numbers_there(store, "t").values() if number >= first}
+                assert there == set(range(first, first + len(there))), f"{context}: a gap before what is there"
+                promised |= {number: place for number, place in now.items() if number in there}
+                held_back += len(set(now) - there)
+                kept += len(there)
+            counts.trial(verdict, context)
+            first = highest + 1
+        shutil.rmtree(store)
+    assert kept > 0
+    assert held_back > 0, "no kill met a message that was not committed"
