@@ -40,6 +40,7 @@ from rocketflow_store.stop_record import (
     checkpoint_crc,
     index_crcs,
     read_piece,
+    store_id,
     take_stop_record,
 )
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.dispatch import DispatchRows
+    from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.index_service import IndexService
     from rocketflow_store.stop_record import IndexState, QueueFile
 
@@ -57,6 +59,7 @@ _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
 _SAMPLED_RECORDS: Final = 4096
 _SAMPLED_FILES: Final = 64
+_LAST_OFFSET: Final = 1 << 56
 
 
 @dataclass(slots=True)
@@ -89,6 +92,9 @@ class LostState:
         for directory in (paths.consume_queue, *(paths.consume_queue / topic for topic, _ in self.queues)):
             if directory.is_file():  # in a directory's place
                 quarantine.note(SET_ASIDE, directory, 0, 0, "is no directory", quarantine.set_aside(directory))
+        for file in (paths.checkpoint, paths.confirm, paths.stop_record):
+            if file.is_dir():
+                quarantine.note(SET_ASIDE, file, 0, 0, "is a directory", quarantine.set_aside(file))
         for (topic, queue_id), why in sorted(self.queues.items()):
             directory = paths.consume_queue / topic / str(queue_id)
             kept = quarantine.set_aside(directory) if _is_there(directory) else None
@@ -116,7 +122,7 @@ class _Look:
     def __init__(self, paths: StorePaths, config: StoreConfig) -> None:
         self._paths, self._config = paths, config
         self._abort_found = paths.abort.exists()
-        self._record = StopRecord.load(paths)
+        self._record = believed_record(paths)
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
         logs = [one for directory in paths.commit_logs for one in _entries(directory)]
@@ -284,6 +290,25 @@ def listed_topics(paths: StorePaths) -> frozenset[str] | None:
         return frozenset(ConfigFiles(paths.config).topics.topics())
     except StoreError:
         return None
+
+
+def believed_record(paths: StorePaths) -> StopRecord | None:
+    """The record of the last orderly stop, None where there is none, or where it is another store's."""
+    record = StopRecord.load(paths)
+    if record is None:
+        return None
+    told = store_id(paths)
+    return None if told and record.store_id and told != record.store_id else record
+
+
+def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
+    """Take out of a checkpoint what cannot be: times behind the newest record's, an offset behind the log's end."""
+    fields.physic_msg_timestamp = min(max(fields.physic_msg_timestamp, 0), newest_ms)
+    fields.logics_msg_timestamp = min(max(fields.logics_msg_timestamp, 0), newest_ms)
+    fields.index_msg_timestamp = min(max(fields.index_msg_timestamp, 0), newest_ms)
+    fields.confirm_phy_offset = min(max(fields.confirm_phy_offset, 0), log_end)
+    if not -1 <= fields.master_flushed_offset <= _LAST_OFFSET:
+        fields.master_flushed_offset = 0
 
 
 def leave_stop_record(

@@ -128,8 +128,7 @@ class Recovery:
         StoreVersionError where a file of the log is missing or misplaced.
         """
         record = None if lost is None else lost.record
-        self._refuse_gap()
-        self._refuse_misplaced(record)
+        refuse_unfit(self._paths, self._files, record)
         start, last = self._log.min_phy_offset, self._files.last
         if lost is not None:
             self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | (lost.unfinished or frozenset())
@@ -157,32 +156,6 @@ class Recovery:
             self._settled = min(self._synced, end)
         if record is not None:
             self._settled = max(self._settled, min(record.end_phy_offset, end))
-
-    def _refuse_gap(self) -> None:
-        for one, following in pairwise(self._files.files):
-            if one.end_offset < following.file_from_offset:
-                raise StoreVersionError(
-                    one.path.with_name(file_name(one.end_offset)),
-                    "is missing between other CommitLog files; restore it, or read the rest without writing",
-                )
-
-    def _refuse_misplaced(self, record: StopRecord | None) -> None:
-        """A file that holds another part of the log (or of another log) took the place of its own."""
-        for mapped in self._files.files:
-            head = None if record is None else record.heads.get(mapped.file_from_offset)
-            if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
-                raise StoreVersionError(
-                    mapped.path,
-                    "is not the file that was here at the last orderly stop: it is of another store, or of an older "
-                    f"copy; restore the right one, or remove {self._paths.stop_record} if this one is right",
-                )
-            told = next_own_offset(mapped)
-            if told is not None and told != mapped.file_from_offset:
-                raise StoreVersionError(
-                    mapped.path,
-                    f"holds what the log has at offset {told}: it was renamed, or is of another store; "
-                    "give it its name back, or restore the right one; the rest can be read without writing",
-                )
 
     def find_end(self, start: int, *, foreign: bool) -> LogEnd:
         """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
@@ -543,3 +516,31 @@ class Recovery:
     def _file_name(self, offset: int) -> str:
         mapped = self._files.find(offset)
         return str(mapped.path if mapped else self._files.directory)
+
+
+def refuse_unfit(paths: StorePaths, files: MappedFileQueue, record: StopRecord | None) -> None:
+    """StoreVersionError where a file of the log is missing, holds another part of it, or is of another store.
+
+    `record` is what the last orderly stop left.
+    """
+    for one, following in pairwise(files.files):
+        if one.end_offset < following.file_from_offset:
+            raise StoreVersionError(
+                one.path.with_name(file_name(one.end_offset)),
+                "is missing between other CommitLog files; restore it, or read the rest without writing",
+            )
+    for mapped in files.files:
+        head = None if record is None else record.heads.get(mapped.file_from_offset)
+        if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+            raise StoreVersionError(
+                mapped.path,
+                "is not the file that was here at the last orderly stop: it is of another store, or of an older "
+                f"copy; restore the right one, or remove {paths.stop_record} if this one is right",
+            )
+        told = next_own_offset(mapped)
+        if told is not None and told != mapped.file_from_offset:
+            raise StoreVersionError(
+                mapped.path,
+                f"holds what the log has at offset {told}: it was renamed, or is of another store; "
+                "give it its name back, or restore the right one; the rest can be read without writing",
+            )

@@ -435,6 +435,8 @@ class _Apply:
     def _checkpoint(self) -> None:
         path, newest = self._paths.checkpoint, self._found.max_store_timestamp
         kept = self._quarantine.keep_file(path) if path.is_file() else None
+        if path.is_dir():
+            kept = self._quarantine.set_aside(path)
         config = self._config
         index = IndexService(
             self._paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=False

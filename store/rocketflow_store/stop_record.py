@@ -93,6 +93,7 @@ class StopRecord:
     index: dict[str, IndexState] | None = None
     heads: dict[int, LogHead] = field(default_factory=dict)
     """By the offset at which the file begins."""
+    store_id: str = ""
     record_crc_from: int = -1
     """Every record from here on ends with a CRC of itself; -1 where that is not known."""
 
@@ -121,6 +122,7 @@ class StopRecord:
             queues,
             None if index is None else {name: IndexState(*one) for name, one in index.items()},
             {int(base): LogHead(*one) for base, one in told["heads"].items()},
+            told["storeId"],
             told["recordCrcFrom"],
         )
 
@@ -135,6 +137,7 @@ class StopRecord:
             "minPhyOffset": self.min_phy_offset,
             "endPhyOffset": self.end_phy_offset,
             "checkpoint": self.checkpoint,
+            "storeId": self.store_id,
             "recordCrcFrom": self.record_crc_from,
             "queues": [
                 [*key, one.end, one.listed, [_numbers(file) for file in one.files]] for key, one in self.queues.items()
@@ -184,6 +187,7 @@ def take_stop_record(
         },
         None if index is None else {one.path.name: _index_state(one) for one in index.files},
         {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
+        store_id(paths),
         record_crc_from,
     )
 
@@ -233,6 +237,14 @@ def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
     if content_end > CONTENT_BYTES:
         return content_end, header, NO_CRC
     return content_end, header, zlib.crc32(read_piece(path, 0, content_end))
+
+
+def store_id(paths: StorePaths) -> str:
+    """Who the store says it is in `store.meta`; empty where that does not tell."""
+    try:
+        return str(json.loads(os_files.read_file(paths.meta))["storeId"])
+    except (OSError, StoreError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def checkpoint_crc(paths: StorePaths) -> int:

@@ -12,7 +12,7 @@ from rocketflow_store.batch_consume_queue import BatchQueueTable
 from rocketflow_store.commit_log import CommitLog
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.confirm import read_confirm
-from rocketflow_store.derived_state import LostState, leave_stop_record, look_at_derived
+from rocketflow_store.derived_state import LostState, believable, leave_stop_record, look_at_derived
 from rocketflow_store.dispatch import Dispatcher
 from rocketflow_store.durability import make_derived_durable, make_log_durable
 from rocketflow_store.files import os_files
@@ -26,7 +26,7 @@ from rocketflow_store.odd_files import make_last_files_whole
 from rocketflow_store.positions import clamp_positions
 from rocketflow_store.queue_offsets import QueueOffsets
 from rocketflow_store.queue_table import FileQueueTable
-from rocketflow_store.recovery import Recovery, RecoveryResult
+from rocketflow_store.recovery import Recovery, RecoveryResult, refuse_unfit
 from rocketflow_store.side_queues import SideQueues
 from rocketflow_store.status import FlushDiskType
 from rocketflow_store.store_meta import StoreMeta
@@ -97,13 +97,18 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)
     meta = StoreMeta.load_or_create(paths, config)
-    lost.set_aside(paths)
-    for directory in (*directories.writable, paths.consume_queue, paths.rocketflow, paths.config):
+    for directory in (*directories.writable, paths.rocketflow, paths.config):
         os_files.make_directory(directory)
     allocator = _make_allocator(directories, config)
     if paths.abort.exists():
         make_last_files_whole(paths, config)
     files = MappedFileQueue(directories, config.mapped_file_size_commit_log, write=True, allocator=allocator)
+    refuse_unfit(paths, files, lost.record)
+    try:
+        lost.set_aside(paths)
+    except OSError as error:
+        raise os_files.access_error(paths.quarantine, error) from error
+    os_files.make_directory(paths.consume_queue)
     log = CommitLogView(files)
     queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
     queues.refresh()
@@ -121,6 +126,8 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     if config.transient_store_pool_used:
         pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
         buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
+    store_timestamp = _last_store_timestamp(queues, log)
+    believable(checkpoint, store_timestamp, recovery.truncated_to)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
     return StoreParts(
         paths=paths,
@@ -138,7 +145,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
         config_files=config_files,
         topics=topics,
         recovery=recovery,
-        store_timestamp=_last_store_timestamp(queues, log),
+        store_timestamp=store_timestamp,
         commit_log=commit_log,
         buffered=buffered,
         flush=GroupFlush(commit_log, paths.root),
@@ -165,6 +172,10 @@ def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
         return decode_checkpoint(os_files.read_file(paths.checkpoint))
     except FileNotFoundError:
         return CheckpointFields()
+    except OSError as error:
+        raise os_files.access_error(paths.checkpoint, error) from error
+    except OSError as error:
+        raise os_files.access_error(paths.checkpoint, error) from error
 
 
 def _recover(
@@ -192,6 +203,8 @@ def _recover(
         index.recover(start, log.store_timestamp_at)
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
+    if not abort_found and lost.record is not None and end.offset < lost.record.end_phy_offset:
+        index.recover(end.offset, log.store_timestamp_at)
     if confirmed is not None and confirmed.confirm_offset > end.offset:
         why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
         gone = confirmed.confirm_offset - end.offset

@@ -20,14 +20,14 @@ import numpy as np
 from rocketflow_store.confirm import read_confirm
 from rocketflow_store.consume_queue import lost as lost_units
 from rocketflow_store.consume_queue import pre_blank, written
-from rocketflow_store.derived_state import record_crc_range
+from rocketflow_store.derived_state import believed_record, record_crc_range
 from rocketflow_store.errors import StoreError
 from rocketflow_store.findings import Damage, Finding, FindingList, VerifyResult
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queue_table import LMQ_PREFIX
 from rocketflow_store.resync import is_whole
-from rocketflow_store.stop_record import StopRecord, is_another
+from rocketflow_store.stop_record import is_another
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.verify_index import IndexCheck
 from rocketflow_store.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "VerifyResult", "verify_store"]
 
 _BLOCK: Final = 1 << 16
+_ANOTHER_FILE: Final = "is not the file that was here at the last orderly stop"
 _MAX_ODD: Final = 1000
 """Units of a block that are looked at one by one."""
 
@@ -123,10 +124,11 @@ class _Verification:
             self._settled = self._limit
         elif confirmed is not None:
             self._settled = self._end if self._state == "running" else min(confirmed.durable_offset, self._end)
-        self._record = StopRecord.load(reader.paths)
+        self._record = believed_record(reader.paths)
         self._found = FindingList()
         self._queues: dict[Queue, QueueReport] = {}
         self._damage: list[Damage] = []
+        self._behind_marks: list[tuple[int, int]] = []
         self._done = 0
 
     def _written_end(self) -> int:
@@ -149,8 +151,10 @@ class _Verification:
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
             reports = list(pool.map(lambda one: self._log_file(context, one), files))
-        for report in reports:
+        for mapped, report in zip(files, reports, strict=True):
             self._take(report)
+            if report.end == mapped.file_size:
+                self._behind_marks.append((mapped.file_from_offset + report.mark, mapped.end_offset))
         self._gaps(files)
         self._log_ends(files, reports)
         self._damage += [one for report in reports for one in report.heads]
@@ -186,8 +190,7 @@ class _Verification:
         limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
         head = self._record.heads.get(mapped.file_from_offset) if self._record is not None else None
         if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
-            why = "is not the file that was here at the last orderly stop"
-            return LogFileReport(damage=[Damage(mapped.file_from_offset, limit, str(mapped.path), 0, why)])
+            return LogFileReport(damage=[Damage(mapped.file_from_offset, limit, str(mapped.path), 0, _ANOTHER_FILE)])
         return LogFileCheck(context, mapped, limit).run()
 
     def _told(self, count: int) -> None:
@@ -222,7 +225,8 @@ class _Verification:
             if not report.damage:
                 continue
             last = report.damage[-1]
-            if last.position + last.length < min(mapped.file_size, self._limit - mapped.file_from_offset):
+            limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
+            if last.why == _ANOTHER_FILE or last.position + last.length < limit:
                 continue
             if at + 1 < len(files):
                 rest = memoryview(mapped.buffer)[last.position + 8 : last.position + last.length]
@@ -311,9 +315,19 @@ class _Verification:
             return
         if self._header_is_damaged(queue, number, phy_offset, size):
             return
+        if self._behind_mark(phy_offset) and self._follows(queue, number, phy_offset):
+            base = phy_offset - phy_offset % self._reader.config.mapped_file_size_commit_log
+            path = next(one.path for one in self._reader.log_files if one.file_from_offset == base)
+            why = "the file's end mark stands in front of it"
+            self._damage.append(Damage(phy_offset, size, str(path), phy_offset - base, why, claims=1))
+            return
         self._queues[queue.topic, queue.queue_id].stray.add(number, number + 1)
         if self._state == "clean" and phy_offset >= self._limit and self._follows(queue, number, phy_offset):
             self._result.lost_records += 1  # the end of the log is gone
+
+    def _behind_mark(self, phy_offset: int) -> bool:
+        """Whether a place is in the part of a log file behind its end mark, where no record should be."""
+        return any(start <= phy_offset < stop for start, stop in self._behind_marks)
 
     def _follows(self, queue: ConsumeQueue, number: int, phy_offset: int) -> bool:
         """Whether a unit points behind the record of the one before it, and in front of the one behind it."""

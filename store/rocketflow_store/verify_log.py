@@ -76,6 +76,8 @@ class LogFileReport:
     records: int = 0
     bytes: int = 0
     end: int = 0
+    mark: int = 0
+    """Where the end mark stands, in a file that has one."""
     without_record_crc: int = 0
     max_store_timestamp: int = 0
     damage: list[Damage] = field(default_factory=list)
@@ -104,6 +106,7 @@ class LogFileCheck:
                     continue
             if is_end_blank(self._mapped, position):
                 report.bytes += self._mapped.file_size - position
+                report.mark = position
                 position = report.end = self._mapped.file_size
             elif scan.stop is not ScanStop.LIMIT:
                 position = self._damaged(position, "no record where one should begin")

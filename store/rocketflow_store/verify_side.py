@@ -67,7 +67,13 @@ def check_checkpoint(paths: StorePaths, found: FindingList, end: int, newest: in
         if settled and end:
             found.add("checkpoint", path, 0, 0, "is missing after an orderly stop")
         return
-    raw = os_files.read_file(path)
+    if path.is_dir():
+        found.add("checkpoint", path, 0, 0, "is a directory")
+        return
+    try:
+        raw = os_files.read_file(path)
+    except OSError as error:
+        raise os_files.access_error(path, error) from error
     if len(raw) != CHECKPOINT_SIZE:
         found.add("checkpoint", path, 0, len(raw), f"has {len(raw)} bytes, not {CHECKPOINT_SIZE}")
         return

@@ -1,0 +1,200 @@
+"""Bad input: every file of a store gone, empty, cut, noise, a directory, unreadable, of another store; and row S14.
+
+`EXPECTED` is the promise, and the table in this folder's README: HEAL opens and serves everything, REFUSE changes
+nothing and names the file. In no case does an open delete a data file, and no command shows a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow_store import StoreReader
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.errors import StoreError
+from tests.privileges import open_directory, unprivileged
+from tests.reliability.images import ENDS, LOG_FILE, Images, fresh, judged, make_images, served_of, touching
+from tests.reliability.results import Tally
+from tests.reliability.trials import SEED
+from tests.store.damage import Planted, make
+
+pytestmark = pytest.mark.slow
+
+DAMAGE = ["deleted", "emptied", "cut", "noise", "directory", "unreadable", "other store's"]
+FILES = {
+    "log, in the middle": ("closed", "commitlog/00000000000000016384"),
+    "log, the last": ("closed", "commitlog/00000000000000049152"),
+    "queue": ("closed", "consumequeue/orders/0/00000000000000000000"),
+    "queue directory": ("closed", "consumequeue/orders/0"),
+    "index": ("closed", "index/0"),
+    "checkpoint": ("closed", "checkpoint"),
+    "lock": ("closed", "lock"),
+    "topics.json": ("closed", "config/topics.json"),
+    "consumerOffset.json": ("closed", "config/consumerOffset.json"),
+    "store.meta": ("closed", "rocketflow/store.meta"),
+    "stop": ("closed", "rocketflow/stop"),
+    "confirm": ("killed", "rocketflow/confirm"),
+    "abort": ("killed", "abort"),
+}
+HEAL, REFUSE, QUAR, CUT, KEEP = "HEAL", "REFUSE", "QUAR", "CUT", "KEEP"
+EXPECTED = {  # in the order of DAMAGE
+    "log, in the middle": [REFUSE, REFUSE, REFUSE, QUAR, REFUSE, REFUSE, REFUSE],
+    "log, the last": [CUT, CUT, REFUSE, QUAR, REFUSE, REFUSE, REFUSE],
+    "queue": [HEAL, HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL],
+    "queue directory": [HEAL, HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL],
+    "index": [HEAL, HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL],
+    "checkpoint": [HEAL, HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL],
+    "lock": [HEAL, HEAL, HEAL, HEAL, REFUSE, REFUSE, HEAL],
+    "topics.json": [HEAL, HEAL, HEAL, HEAL, REFUSE, REFUSE, KEEP],
+    "consumerOffset.json": [HEAL, HEAL, HEAL, HEAL, KEEP, KEEP, KEEP],
+    "store.meta": [HEAL, REFUSE, REFUSE, REFUSE, REFUSE, REFUSE, KEEP],
+    "stop": [HEAL, HEAL, HEAL, HEAL, HEAL, HEAL, HEAL],
+    "confirm": [HEAL, HEAL, HEAL, HEAL, HEAL, HEAL, HEAL],
+    "abort": [HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL, HEAL],
+}
+DATA = ("commitlog", "consumequeue")
+"""Not the index: recovery drops the files that begin behind its start, and makes them again."""
+
+
+@pytest.fixture(scope="module")
+def images() -> Iterator[Images]:
+    with open_directory() as room:
+        yield make_images(room)
+
+
+def hurt(path: Path, damage: str, other: Path, rng: random.Random) -> None:
+    """Do the damage; a file takes a directory's place where it is one."""
+    raw = path.read_bytes() if path.is_file() else b""
+    if damage == "unreadable":
+        path.chmod(0)
+        return
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.write_bytes(b"")
+    match damage:
+        case "deleted":
+            path.unlink()
+        case "emptied":
+            path.write_bytes(b"")
+        case "cut":
+            path.write_bytes(raw[: len(raw) // 2])
+        case "noise":
+            path.write_bytes(rng.randbytes(max(len(raw), 100)))
+        case "directory":
+            path.unlink()
+            path.mkdir()
+        case "unreadable":
+            path.chmod(0)
+        case "other store's":
+            path.write_bytes(other.read_bytes() if other.is_file() else b"?")
+
+
+def everybodys(root: Path) -> None:
+    """Give a store to nobody."""
+    for one in [root, *root.rglob("*")]:
+        os.chown(one, 65_534, 65_534)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", FILES)
+def test_every_file(
+    images: Images, name: str, damage: str, capsys: pytest.CaptureFixture[str], tally: Callable[..., Tally]
+) -> None:
+    stop, where = FILES[name]
+    planted = fresh(images.take(stop))
+    path = planted.path / where
+    if name == "index":
+        path = min((planted.path / "index").iterdir())
+    other = images.room / "other"
+    if not other.exists():
+        make(other)
+    theirs = other / where if name != "index" else min((other / "index").iterdir())
+    hurt(path, damage, theirs, random.Random(SEED))
+    everybodys(planted.path)
+    before = {one: one.read_bytes() for one in planted.path.rglob("*") if one.is_file()}
+    for command in (["append", "--topic", "orders", "--input", os.devnull], ["verify"]):
+        run(["store", command[0], str(other), *command[1:]])  # loads what somebody else may not read
+    capsys.readouterr()
+    lines = planted.path.parent / "in.jsonl"
+    lines.write_text(json.dumps({"body": "after"}) + "\n")
+    lines.chmod(0o644)
+    with unprivileged():
+        code = run(["store", "append", str(planted.path), "--topic", "orders", "--queue", "0", "--input", str(lines)])
+        out, err = capsys.readouterr()
+        verified = run(["store", "verify", str(planted.path)])
+        told = capsys.readouterr()
+    for one in (path, *planted.path.rglob("*")):
+        if one.exists():
+            one.chmod(0o755)
+    assert "Traceback" not in out + err + told.out + told.err
+    assert "Error:" not in err + told.err  # a type's name is no message
+    wanted = EXPECTED[name][DAMAGE.index(damage)]
+    assert (code == 0) == (wanted != REFUSE), err
+    if wanted == REFUSE:
+        assert err.startswith("error: "), err
+        assert str(path if path.parent.name != "orders" else planted.path) in err
+    assert verified in ({3} if wanted == QUAR else {0, 1, 2, 3})
+    nothing_is_gone(planted, before, same=wanted == REFUSE)
+    touched = touching(planted, int(path.name), int(path.name) + LOG_FILE) if path.parent.name == "commitlog" else set()
+    if code == 0:
+        end = ENDS["orders", 0]
+        planted.places["orders", 0, end] = place_of(planted, end)
+        planted.bodies["orders", 0, end] = b"after"
+    elif damage != "unreadable" and name in ("queue", "queue directory"):
+        touched |= {one for one in planted.places if one[:2] == ("orders", 0)}
+    context = f"{name}, {damage}"
+    counts = tally("S14", name)
+    counts.trial(judged(planted, touched, context), context)
+    if code == 0:
+        assert ("orders", 0, ENDS["orders", 0]) in served_of(planted, context)
+    positions(planted, wanted, context)
+    report = planted.path / "quarantine" / "report.jsonl"
+    assert (wanted == CUT) == (report.exists() and '"RF-LOST"' in report.read_text()), context
+
+
+def nothing_is_gone(planted: Planted, before: dict[Path, bytes], *, same: bool) -> None:
+    """Every data file is there, or its bytes are in quarantine; where the open was refused nothing was touched."""
+    kept = {one.read_bytes() for one in (planted.path / "quarantine").rglob("*") if one.is_file()}
+    for path, raw in before.items():
+        if path.relative_to(planted.path).parts[0] not in DATA:
+            continue
+        if same:
+            assert path.read_bytes() == raw, path
+        assert path.is_file() or raw in kept, path
+
+
+def place_of(planted: Planted, offset: int) -> tuple[int, int]:
+    """Where the unit of an offset of orders/0 points."""
+    with StoreReader(planted.path) as reader:
+        unit = reader.read_units("orders", 0, offset, offset + 1)
+    return int(unit["phy_offset"][0]), int(unit["msg_size"][0])
+
+
+def positions(planted: Planted, wanted: str, context: str) -> None:
+    """No consumer begins anew without being told: what it read is there, in an older state at most, or an error."""
+    offsets = ConfigFiles(planted.path / "config").consumer_offsets
+    try:
+        there = offsets.offsets("readers", "orders")
+    except StoreError:
+        assert wanted == KEEP, context
+        return
+    assert there in ({0: 10, 1: 20}, {0: 10}), context
+
+
+def rendered() -> list[str]:
+    """The table of the README."""
+    lines = ["| file | " + " | ".join(DAMAGE) + " |", "|---" * (len(DAMAGE) + 1) + "|"]
+    return lines + [f"| {name} | " + " | ".join(cells) + " |" for name, cells in EXPECTED.items()]
+
+
+def test_the_table_is_in_the_readme() -> None:
+    text = Path(__file__).with_name("README.md").read_text("utf-8")
+    for line in rendered():
+        assert line in text, line
