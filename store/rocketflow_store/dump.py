@@ -55,7 +55,7 @@ def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
         if data is None:
             fd = os_files.open_file(path, write=False)
             try:
-                data = os_files.map_file(fd, os_files.file_size(fd), write=False)  # type: ignore[assignment]
+                data = os_files.map_file(fd, path, os_files.file_size(fd), write=False)  # type: ignore[assignment]
             finally:
                 os_files.close_file(fd)
     except OSError as error:

@@ -54,7 +54,11 @@ class IndexFile:
         self._fd = os_files.open_file(path, write=write)
         size = os_files.file_size(self._fd)
         self.well_sized = size == index_file_size(hash_slot_num, index_num)
-        self._map = os_files.map_file(self._fd, size, write=write)
+        try:
+            self._map = os_files.map_file(self._fd, path, size, write=write)
+        except BaseException:
+            self.close()
+            raise
         self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
         self.header = self._read_header()
         self._allocated = 0

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Final
 
+from rocketflow_store.errors import StoreError
 from rocketflow_store.files import memory_lock, os_files
 
 _UNLOCK_AFTER_S: Final = 6.0
@@ -35,8 +36,8 @@ class LockedFiles:
     def lock(self, offset: int, fd: int, size: int) -> None:
         """Keep the pages of the file that begins at `offset`, and tell the system that they are needed soon."""
         try:
-            mapped = os_files.map_file(fd, size, write=False)
-        except (OSError, ValueError):  # too many maps
+            mapped = os_files.map_file(fd, f"log file {offset}", size, write=False)
+        except (StoreError, ValueError):  # too many maps
             self.refused += 1
             return
         if not memory_lock.lock(mapped):

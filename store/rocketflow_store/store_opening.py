@@ -176,6 +176,8 @@ def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
         raise os_files.access_error(paths.checkpoint, error) from error
     except OSError as error:
         raise os_files.access_error(paths.checkpoint, error) from error
+    except OSError as error:
+        raise os_files.access_error(paths.checkpoint, error) from error
 
 
 def _recover(

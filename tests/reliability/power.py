@@ -126,6 +126,11 @@ class Run:
         """The numbers of the first `count` messages."""
         return {self._number(index) for index in range(count)}
 
+    def step(self) -> None:
+        """One random thing."""
+        assert self.store is not None
+        self._step(self.store)
+
     def put_some(self, count: int) -> None:
         """Put so many messages one by one."""
         assert self.store is not None

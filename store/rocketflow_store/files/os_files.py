@@ -101,9 +101,12 @@ def map_read_only(fd: int, size: int) -> pa.Buffer:
     return pa.py_buffer(disk.map_file(fd, size, mmap.PROT_READ))
 
 
-def map_file(fd: int, size: int, *, write: bool) -> mmap.mmap:
+def map_file(fd: int, path: object, size: int, *, write: bool) -> mmap.mmap:
     """The file's first `size` bytes in memory; with `write`, stores go to the file (which must have its blocks)."""
-    return disk.map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ)
+    try:
+        return disk.map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ)
+    except OSError as error:
+        raise access_error(path, error) from error
 
 
 def sync_map(mapped: mmap.mmap, path: object) -> None:
