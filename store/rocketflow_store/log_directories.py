@@ -67,6 +67,11 @@ class LogDirectories:
             chosen = self._chosen[file_from_offset] = open_ones[file_from_offset // file_size % len(open_ones)]
         return chosen
 
+    def reject(self, file_from_offset: int) -> bool:
+        """The directory chosen for a file has no room; whether there is another one to choose."""
+        self.full = {*self.full, self._chosen.pop(file_from_offset)}
+        return any(one not in self.full for one in self.writable)
+
     def made(self, file_from_offset: int) -> None:
         """The file is there now."""
         self._chosen.pop(file_from_offset, None)

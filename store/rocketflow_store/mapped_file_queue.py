@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreVersionError
+from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.log_directories import LogDirectories
 from rocketflow_store.mapped_file import MappedFile, file_name
@@ -128,22 +128,29 @@ class MappedFileQueue:
     def create(self, file_from_offset: int) -> MappedFile:
         """A new file that begins at `file_from_offset`."""
         assert file_from_offset % self.file_size == 0
-        directory = self.directories.home_of(file_from_offset, self.file_size)
+        while True:
+            try:
+                created = self._create_in(self.directories.home_of(file_from_offset, self.file_size), file_from_offset)
+                break
+            except StoreFullError:
+                if not self.directories.reject(file_from_offset):
+                    raise
+        self.directories.made(file_from_offset)
+        with self._lock:
+            self._add(created)
+        return created
+
+    def _create_in(self, directory: Path, file_from_offset: int) -> MappedFile:
         if not directory.is_dir():
             os_files.make_directory(directory)
             os_files.sync_directory(directory.parent)
         path = directory / file_name(file_from_offset)
         if self._allocator is None:
-            created = MappedFile.create(path, file_from_offset, self.file_size)
-        else:
-            self.sync_names()  # a power loss must not keep this name and lose the one before
-            self._allocator.place(file_from_offset, path)
-            self._names += 1
-            created = MappedFile(path, file_from_offset, write=True)
-        self.directories.made(file_from_offset)
-        with self._lock:
-            self._add(created)
-        return created
+            return MappedFile.create(path, file_from_offset, self.file_size)
+        self.sync_names()  # a power loss must not keep this name and lose the one before
+        self._allocator.place(file_from_offset, path)
+        self._names += 1
+        return MappedFile(path, file_from_offset, write=True)
 
     def allocate_ahead(self, *offsets: int) -> None:
         """Files that begin at these offsets will be needed soon."""

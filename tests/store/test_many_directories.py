@@ -14,13 +14,19 @@ from typing import Any
 
 import pytest
 
-from rocketflow_store import GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.clean_service import preview_clean
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config import StorePaths
-from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError, StoreVersionError
-from rocketflow_store.files import disk
+from rocketflow_store.errors import (
+    MissingStorePathError,
+    StoreAccessError,
+    StoreConfigError,
+    StoreFullError,
+    StoreVersionError,
+)
+from rocketflow_store.files import disk, os_files
 from rocketflow_store.log_directories import LogDirectories
 from rocketflow_store.mapped_file_queue import MappedFileQueue
 from rocketflow_store.repair import repair_store
@@ -557,6 +563,31 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
         fill(store, 20, 200)
         assert len(store.clean().log_files) == 5
         assert store.min_phy_offset == 5 * SIZE
+
+
+def test_a_disk_without_space_is_passed_over(root: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be full long before its ratio is looked at again."""
+    real, full = os_files.preallocate, {str(paths[0].parent)}
+
+    def preallocate(fd: int, path: object, size: int) -> None:
+        if any(str(path).startswith(one) for one in full):
+            raise StoreFullError(path, "no space left")
+        real(fd, path, size)
+
+    with MessageStore.open(root, spread(paths)) as store:
+        fill(store, 30)
+        monkeypatch.setattr(os_files, "preallocate", preallocate)
+        before = len(names(paths[0]))
+        fill(store, 170, 30)
+        assert len(names(paths[0])) <= before + 1
+        check(store, 200)
+        full.add(str(paths[1].parent))
+        refused = [store.put_message(Message("t", body(0) * 3, queue_id=0)) for _ in range(50)][-1]
+        assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE, refused
+        end = store.max_offset("t", 0)
+        full.clear()
+        assert store.put_message(Message("t", body(1) * 3, queue_id=0)).queue_offset == end
+    assert verify_store(root).findings == []
 
 
 def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths: list[Path]) -> None:
