@@ -1,7 +1,9 @@
-"""A store through random lives - puts, batches, rolls, stops, crashes, retention - against a model made of a list.
+"""A store through random lives against a model made of a list: puts, client and Arrow batches, sink commits, rolls,
+stops, crashes, retention.
 
-The reader must show exactly what the model knows: bounds, messages by queue, tag, place, time and key. A failure prints
-the steps that lead to it.
+The reader must show exactly what the model knows: bounds, messages by queue, tag, place, time and key. After a step
+that only appends it is asked for what is new, and every few steps, and after any other step, for everything. A failure
+prints the steps that lead to it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import shutil
 import tempfile
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,24 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rocketflow_store import FlushDiskType, GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import (
+    FlushDiskType,
+    GetMessageStatus,
+    Message,
+    MessageStore,
+    PutMessageStatus,
+    StoreConfig,
+    StoreReader,
+)
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.commit_envelope import COMMIT_TOPIC
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.message import MessageBatch
+from rocketflow_store.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
+from rocketflow_store.staged_part import batch_directory, stage
+from tests.reliability.trials import FULL
 
 LOG_FILE = 4096
 QUEUE_UNITS = 7
@@ -35,6 +53,10 @@ UNIQ_KEY_SIZE = len("UNIQ_KEY") + 32 + 2
 PROPERTY_CRC_SIZE = len("__CRC32#") + 10 + 2
 BLANK_SIZE = 8
 MOST_KEY_RESULTS = 64
+SINK = "sink"
+LOOK_EVERY = 8
+"""Steps that only append, after which everything is looked at all the same."""
+LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "100")), 30
 
 
 def java_hash(text: str) -> int:
@@ -73,6 +95,15 @@ class Row:
         """Bytes of the record, without a property checksum."""
         text = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in self.properties.items())
         return HEAD_SIZE + len(self.body) + len(self.topic) + text + UNIQ_KEY_SIZE
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A sink commit as the model knows it: its rows, and where its envelope begins and its rows end."""
+
+    batch: SinkBatch
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -122,6 +153,20 @@ def seen(message: Any) -> tuple[object, ...]:
     )
 
 
+def as_arrow(rows: list[Row]) -> pa.RecordBatch:
+    places = [{"place": one.place} if one.place else None for one in rows]
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([one.topic for one in rows]),
+            "queueId": pa.array([one.queue_id for one in rows], pa.int32()),
+            "body": pa.array([one.body for one in rows], pa.binary()),
+            "tags": pa.array([one.tags for one in rows], pa.string()),
+            "keys": pa.array([one.joined_keys for one in rows], pa.string()),
+            "properties": pa.array(places, pa.map_(pa.string(), pa.string())),
+        }
+    )
+
+
 class StoreLife(RuleBasedStateMachine):
     """One directory (a new one after a crash), one writer, one reader that stays open beside it."""
 
@@ -137,6 +182,10 @@ class StoreLife(RuleBasedStateMachine):
         """Where a record says that the rest of a file is empty."""
         self.durable = 0
         self.min_phy_offset = 0
+        self.commits: list[Commit] = []
+        self.looked = 0
+        """How many messages there were when everything was looked at."""
+        self.steps = 0
 
     @initialize(sync=st.booleans(), property_crc=st.booleans())
     def begin(self, sync: bool, property_crc: bool) -> None:
@@ -159,30 +208,39 @@ class StoreLife(RuleBasedStateMachine):
         self.turns: dict[str, int] = {}
         self.durable = self.end
         self.newest_ms = max((one.store_timestamp for one in self.messages), default=0)
+        self.looked = -1
 
     def teardown(self) -> None:
+        self.looked = -1
+        self.what_readers_see()
         self.reader.close()
         self.store.close()
         shutil.rmtree(self.room)
 
     # -- what happens
 
-    def store_in_model(self, rows: list[Row]) -> list[Stored]:
+    def size_of(self, row: Row) -> int:
+        return row.plain_size + (PROPERTY_CRC_SIZE if self.config.enabled_append_prop_crc else 0)
+
+    def store_in_model(self, rows: list[Row], together: bool = False) -> list[Stored]:
+        """`together`: in one file."""
         self.newest_ms = max(self.newest_ms, self.clock.now_ms())
         added = []
+        most = sum(map(self.size_of, rows)) if together else 0
         for row in rows:
             queue_id = row.queue_id
             if queue_id is None:
                 queue_id = self.turns.get(row.topic, 0) % QUEUES
                 self.turns[row.topic] = queue_id + 1
             file_end = self.end - self.end % LOG_FILE + LOG_FILE
-            size = row.plain_size + (PROPERTY_CRC_SIZE if self.config.enabled_append_prop_crc else 0)
-            if self.end + size + BLANK_SIZE > file_end:
+            size = self.size_of(row)
+            if self.end + max(size, most) + BLANK_SIZE > file_end:
                 self.end_marks.add(self.end)
                 self.end = file_end
             offset = len(self.queue(row.topic, queue_id))
             self.messages.append(Stored(row, queue_id, offset, self.end, size, self.newest_ms))
             self.end += size
+            most = 0
             added.append(self.messages[-1])
         return added
 
@@ -198,22 +256,63 @@ class StoreLife(RuleBasedStateMachine):
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=12))
     def append_batch(self, rows: list[Row]) -> None:
-        places = [{"place": one.place} if one.place else None for one in rows]
-        batch = pa.RecordBatch.from_pydict(
-            {
-                "topic": pa.array([one.topic for one in rows]),
-                "queueId": pa.array([one.queue_id for one in rows], pa.int32()),
-                "body": pa.array([one.body for one in rows], pa.binary()),
-                "tags": pa.array([one.tags for one in rows], pa.string()),
-                "keys": pa.array([one.joined_keys for one in rows], pa.string()),
-                "properties": pa.array(places, pa.map_(pa.string(), pa.string())),
-            }
-        )
-        result = self.store.append_batch(batch)
+        result = self.store.append_batch(as_arrow(rows))
         stored = self.store_in_model(rows)
         assert (result.rows, result.first_phy_offset, result.next_phy_offset) == (
             *(len(rows), stored[0].phy_offset, self.end),
         )
+
+    @rule(
+        rows=st.lists(ROWS, min_size=1, max_size=6), topic=st.sampled_from(TOPICS), queue_id=st.integers(0, QUEUES - 1)
+    )
+    def put_client_batch(self, rows: list[Row], topic: str, queue_id: int) -> None:
+        rows = [replace(one, topic=topic, queue_id=queue_id) for one in rows]
+        entries = [BatchEntry(0, one.body, encode_properties(one.properties)) for one in rows]
+        result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
+        if sum(map(self.size_of, rows)) + BLANK_SIZE > LOG_FILE:
+            assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+            return
+        stored = self.store_in_model(rows, together=True)
+        assert result.stored, result.why
+        assert (result.message_count, result.queue_offset, result.physical_offset) == (
+            *(len(rows), stored[0].queue_offset, stored[0].phy_offset),
+        )
+
+    @rule(rows=st.lists(ROWS, min_size=1, max_size=12))
+    def sink_commit(self, rows: list[Row]) -> None:
+        rows = [replace(one, queue_id=one.queue_id or 0) for one in rows]
+        batch_id = self.commits[-1].batch.batch_id + 1 if self.commits else 0
+        encoder = BatchEncoder(self.config, lambda _: QUEUES, row_hashes=True)
+        chunks = encoder.encode(as_arrow(rows), self.clock.now_ms(), {})
+        part = stage(chunks, batch_directory(self.store.paths.staging, SINK, batch_id), "p0")
+        batch = SinkBatch(SINK, SINK, batch_id, "run", 1, (part,))
+        result = commit_batch(self.store, batch)
+        assert (result.status, result.rows) == (CommitStatus.COMMITTED, len(rows))
+        envelope = self.store.look_message_by_offset(result.begin_offset)
+        assert envelope is not None
+        head, *_ = self.store_in_model([Row(COMMIT_TOPIC, 0, envelope.body, SINK, (SINK,), None), *rows])
+        assert (head.phy_offset, head.size, self.end) == (
+            *(result.begin_offset, envelope.store_size, result.end_offset),
+        )
+        self.commits.append(Commit(batch, result.begin_offset, result.end_offset))
+
+    @precondition(lambda self: self.known_commit is not None)
+    @rule()
+    def sink_commit_again(self) -> None:
+        known = self.known_commit
+        assert known is not None
+        assert commit_batch(self.store, known.batch).status is CommitStatus.REPLAYED
+        assert self.store.max_phy_offset == self.end
+
+    @property
+    def known_commit(self) -> Commit | None:
+        """The last commit, where its envelope is still in the log."""
+        return self.whole_commits[-1] if self.whole_commits else None
+
+    @property
+    def whole_commits(self) -> list[Commit]:
+        """Those whose envelope is still in the log: nobody knows of the others."""
+        return [one for one in self.commits if one.begin >= self.min_phy_offset]
 
     @rule(elapsed_ms=st.integers(-50, 4000))
     def time_passes(self, elapsed_ms: int) -> None:
@@ -248,14 +347,20 @@ class StoreLife(RuleBasedStateMachine):
         kept_from = self.end if synced else self.durable
         if foreign:  # a log of which nothing is left begins anew, as RocketMQ's does
             kept_from = next((one.end for one in self.messages if one.phy_offset >= self.min_phy_offset), 0)
+            kept_from = max([kept_from, *(one.end for one in self.whole_commits if one.begin < kept_from)])
         place = max(self.end - torn, kept_from)
         for one in self.messages:
-            if one.phy_offset < place < one.end:  # recovery does not notice zeros in properties alone
+            if one.phy_offset < place < one.end and not self.is_committed(
+                one
+            ):  # recovery does not notice zeros in properties alone
                 place = min(place, one.phy_offset + PROPERTIES_AT + len(one.row.body) + len(one.row.topic))
         self.tear(place)
         self.open()
         assert self.store.recovery.abort_found
         assert self.store.recovery.truncated_to == self.end
+
+    def is_committed(self, message: Stored) -> bool:
+        return any(one.begin <= message.phy_offset < one.end for one in self.whole_commits)
 
     def tear(self, place: int) -> None:
         for file in (self.path / "commitlog").iterdir():
@@ -266,6 +371,10 @@ class StoreLife(RuleBasedStateMachine):
                     opened.truncate(LOG_FILE)
         if place >= self.end:
             return
+        for one in self.whole_commits:
+            if one.begin < place < one.end:  # all of it or nothing
+                place = one.begin
+        self.commits = [one for one in self.commits if one.end <= place]
         self.messages = [one for one in self.messages if one.end <= place]
         end = self.messages[-1].end if self.messages else 0
         self.end_marks = {mark for mark in self.end_marks if mark <= end and mark + BLANK_SIZE <= place}
@@ -296,6 +405,24 @@ class StoreLife(RuleBasedStateMachine):
         return found
 
     @invariant()
+    def what_readers_see(self) -> None:
+        """Everything after a step that may change everything, now and then, and at the end; else what is new."""
+        self.steps += 1
+        self.bounds_are_those_of_the_model()
+        if self.looked < 0 or self.steps % LOOK_EVERY == 0:
+            self.a_new_reader_sees_the_same()
+            self.every_message_is_where_it_was_put()
+            self.every_queue_reads_in_order()
+            self.keys_find_the_newest()
+            last = last_commit(self.reader, SINK)
+            assert (last and last.begin_offset) == (self.known_commit and self.known_commit.begin)
+        else:
+            for one in self.messages[self.looked :]:
+                message = self.reader.look_message_by_offset(one.phy_offset)
+                assert message is not None
+                assert seen(message) == one.seen
+        self.looked = len(self.messages)
+
     def bounds_are_those_of_the_model(self) -> None:
         wanted = {key: (low, len(there)) for key, (low, there) in self.queues().items()}
         assert {key: value for key, value in self.reader.snapshot().queues.items() if value != (0, 0)} == wanted
@@ -303,10 +430,12 @@ class StoreLife(RuleBasedStateMachine):
             for queue_id in range(QUEUES):
                 assert self.reader.bounds(topic, queue_id) == wanted.get((topic, queue_id), (0, 0))
         assert self.reader.max_phy_offset == self.end
+
+    def a_new_reader_sees_the_same(self) -> None:
+        wanted = {key: (low, len(there)) for key, (low, there) in self.queues().items()}
         with StoreReader(self.path) as fresh:
             assert {key: value for key, value in fresh.snapshot().queues.items() if value != (0, 0)} == wanted
 
-    @invariant()
     def every_message_is_where_it_was_put(self) -> None:
         for one in self.messages:
             message = self.reader.look_message_by_offset(one.phy_offset)
@@ -318,7 +447,6 @@ class StoreLife(RuleBasedStateMachine):
             assert self.reader.look_message_by_offset(one.phy_offset + 1) is None
         assert self.reader.look_message_by_offset(self.end) is None
 
-    @invariant()
     def every_queue_reads_in_order(self) -> None:
         columns = ["queueOffset", "physicalOffset", "storeSize", "body", "tags", "keys"]
         for (topic, queue_id), (low, there) in self.queues().items():
@@ -332,7 +460,6 @@ class StoreLife(RuleBasedStateMachine):
                 rows = [tuple(row[name] for name in columns) for batch in batches for row in batch.to_pylist()]
                 assert rows == wanted
 
-    @invariant()
     def keys_find_the_newest(self) -> None:
         assert self.reader.index_complete
         for topic in TOPICS:
@@ -400,8 +527,8 @@ class StoreLife(RuleBasedStateMachine):
 
 # without shrinking, which takes minutes; the printed blob and --hypothesis-seed repeat a failure
 StoreLife.TestCase.settings = settings(
-    max_examples=int(os.environ.get("RF_MODEL_LIVES", "30")),
-    stateful_step_count=25,
+    max_examples=LIVES,
+    stateful_step_count=STEPS,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     print_blob=True,
