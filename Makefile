@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.rocketflow-setup
 
-.PHONY: help setup run test test-full test-planted fuzz bench check clean
+.PHONY: help setup run test test-full test-faults test-planted fuzz bench check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test: $(STAMP) ## run the test suite
 test-full: $(STAMP) ## run the test suite with the full counts
 	@RF_FULL=1 $(BIN)/python -m pytest --timeout 3600
 
+test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, power loss, full disk, damage ...)
+	@RF_FAULTS=1 $(BIN)/python -m pytest tests/reliability
+
 test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
 	@$(BIN)/python -m tests.planted
 
@@ -51,4 +54,4 @@ check: $(STAMP) ## formatter, linter, type checker, import rules
 	@$(BIN)/lint-imports
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability/results
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability.json

@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.reliability import results
+from tests.reliability import results, sometimes
 from tests.reliability.driver_process import Driver
 from tests.reliability.results import Tally
+from tests.reliability.trials import LEVEL
 
 _TALLIES: list[Tally] = []
 _PASSED = pytest.StashKey[bool]()
@@ -46,6 +47,15 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield made
 
 
+def _never() -> list[str]:
+    return sometimes.never({one.row for one in _TALLIES}) if LEVEL != "sample" else []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _never() and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _TALLIES:
         tallies = results.merged(_TALLIES)
@@ -54,3 +64,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for line in results.table(tallies):
             terminalreporter.write_line(line)
         terminalreporter.write_line(f"written to {path}")
+        if sometimes.counts:
+            seen = ", ".join(f"{name} {count}" for name, count in sorted(sometimes.counts.items()))
+            terminalreporter.write_line(f"rare paths: {seen}")
+        if _never():
+            terminalreporter.write_line(f"NEVER SEEN (was the fault injected?): {', '.join(_never())}", red=True)

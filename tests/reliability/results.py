@@ -1,4 +1,4 @@
-"""The counts of a run: a line a row in `results/`, and a table at the end of the test run."""
+"""The counts of a run: a line a row in `tests/reliability.json`, and a table at the end of the test run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.reliability.checker import Verdict
-from tests.reliability.trials import FULL, SEED
+from tests.reliability.trials import LEVEL, SEED
 
-DIRECTORY = Path(__file__).parent / "results"
+PATH: Final = Path(__file__).parents[1] / "reliability.json"
+LEVELS: Final = ("full", "fast", "sample")
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Tally:
     lost: int = 0
     doubled: int = 0
     phantom: int = 0
+    wrong: int = 0
+    """Messages that were not what, or not where, they should be."""
     seed: int = SEED
     seconds: float = 0.0
     passed: bool = False
@@ -39,13 +42,14 @@ class Tally:
             self.lost += len(verdict.lost)
             self.doubled += len(verdict.doubled)
             self.phantom += len(verdict.phantom)
+            self.wrong += len(verdict.moved)
             assert verdict.clean, f"{self.row} {self.variant}, {context}: {verdict}"
 
     def line(self) -> dict[str, Any]:
         """For JSON."""
         facts = asdict(self)
         del facts["began"]
-        return {**facts, "seconds": round(self.seconds, 1), "full": FULL}
+        return {**facts, "seconds": round(self.seconds, 1)}
 
 
 def merged(tallies: list[Tally]) -> list[Tally]:
@@ -53,24 +57,29 @@ def merged(tallies: list[Tally]) -> list[Tally]:
     found: dict[tuple[str, str], Tally] = {}
     for one in tallies:
         into = found.setdefault((one.row, one.variant), Tally(one.row, one.variant, passed=True))
-        for name in ("trials", "hits", "lost", "doubled", "phantom", "seconds"):
+        for name in ("trials", "hits", "lost", "doubled", "phantom", "wrong", "seconds"):
             setattr(into, name, getattr(into, name) + getattr(one, name))
         into.passed &= one.passed
     return [found[key] for key in sorted(found)]
 
 
-def write(tallies: list[Tally]) -> Path:
-    """The counts as JSON lines; rows that did not run now keep the line of the run before."""
-    DIRECTORY.mkdir(exist_ok=True)
-    path = DIRECTORY / ("crash-full.jsonl" if FULL else "crash-fast.jsonl")
+def load() -> dict[str, dict[str, dict[str, Any]]]:
+    """What is known: {level: {row and variant: line}}."""
     try:
-        known = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        known: dict[str, dict[str, dict[str, Any]]] = json.loads(PATH.read_text("utf-8"))
     except FileNotFoundError:
-        known = []
+        return {}
+    return known
+
+
+def write(tallies: list[Tally]) -> Path:
+    """The counts under their level; rows that did not run now keep the line of the run before."""
+    known = load()
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    lines = {(one["row"], one["variant"]): one for one in [*known, *({**one.line(), "at": at} for one in tallies)]}
-    path.write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
-    return path
+    lines = known.setdefault(LEVEL, {})
+    lines |= {f"{one.row} {one.variant}".strip(): {**one.line(), "at": at} for one in tallies}
+    PATH.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    return PATH
 
 
 def table(tallies: list[Tally]) -> list[str]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.reliability import sometimes
 from tests.reliability.disk_layer import Call, Layer
 
 SECTOR = 512
@@ -183,7 +184,6 @@ class SimulatedDisk(Layer):
         """Told of each changing call before it is made, under the disk's lock."""
         self.fail_sync: Callable[[Call], Flavour | None] = lambda _: None
         """Asked before each sync: None lets it succeed."""
-        self.failed_syncs = 0
         if after is not None:
             self._resume(after)
         else:
@@ -291,7 +291,7 @@ class SimulatedDisk(Layer):
         flavour = self.fail_sync(call)
         live = self._content(file)
         if flavour is not None:
-            self.failed_syncs += 1
+            sometimes.hit(sometimes.FAILED_SYNC)
             if flavour is Flavour.CLEAN_OLD:
                 self._show_old(file, live)
             if flavour is not Flavour.DIRTY:
@@ -329,7 +329,7 @@ class SimulatedDisk(Layer):
 
     def _sync_folder(self, call: Call, name: str) -> None:
         if self.fail_sync(call) is not None:
-            self.failed_syncs += 1
+            sometimes.hit(sometimes.FAILED_SYNC)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         folder = "" if name == "." else name
         rest = []

@@ -14,7 +14,7 @@ from tests.reliability.disk_layer import Call
 from tests.reliability.power import Run, after_power_loss
 from tests.reliability.results import Tally
 from tests.reliability.simulated_disk import Flavour, SimulatedDisk
-from tests.reliability.trials import FULL, SEED
+from tests.reliability.trials import FULL, SEED, sweep
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_a_sync_fails(tmp_path: Path, row: str, flush: str, tally: Callable[...,
         run_on(disk, flush, probe, "probe")
     assert probe.seen > STEPS
     flavours = list(Flavour)
-    for nth in range(1, probe.seen + 1):
+    for nth in sweep(probe.seen, 4):
         for flavour in flavours if FULL else [flavours[nth % 3]]:
             trial(tmp_path / "trial", flush, nth, flavour, row == "S18", counts)
             shutil.rmtree(tmp_path / "trial")

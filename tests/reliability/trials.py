@@ -7,13 +7,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("RF_FULL") == "1"
-"""Full counts (`make test-full`) instead of samples."""
+"""Full counts (`make test-full`)."""
+LEVEL = "full" if FULL else "fast" if os.environ.get("RF_FAULTS") == "1" else "sample"
+"""How much is tried: `make test` takes a sample of what `make test-faults` does."""
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
 def seeds(fast: int, full: int) -> range:
     """One seed a trial. `RF_SEED=n RF_TRIALS=1` replays the trial that named n."""
-    return range(SEED, SEED + int(os.environ.get("RF_TRIALS", full if FULL else fast)))
+    count = full if FULL else fast if LEVEL == "fast" else max(1, fast // 3)
+    return range(SEED, SEED + int(os.environ.get("RF_TRIALS", count)))
+
+
+def sweep(last: int, sample: int) -> range:
+    """The points 1 to `last`; in a sample every `sample`-th, begun at one that the seed says."""
+    return range(1, last + 1) if LEVEL != "sample" else range(1 + SEED % sample, last + 1, sample)
 
 
 def environment(**more: str) -> dict[str, str]:

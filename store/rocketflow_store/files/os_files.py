@@ -55,12 +55,15 @@ def create_exclusively(path: Path, *, write: bool = False) -> int:
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of a file; OSError as the system raises it, so that callers can tell missing from unreadable."""
+    """All bytes of a file; StoreAccessError where the disk cannot read them.
+
+    Where it cannot be opened, OSError as the system raises it, so that callers can tell missing from refused.
+    """
     fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
         size, position = disk.fstat(fd).st_size, 0
-        while part := disk.pread(fd, min(max(size - position, _LEAST_READ), _BLOCK), position):
+        while part := read_at(fd, position, min(max(size - position, _LEAST_READ), _BLOCK), path):
             parts.append(part)
             position += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,42 @@
+"""What each row does to a store, in a few words; the order is that of the tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROWS: Final = {
+    "S01": "killed before each disk call",
+    "S02": "killed at random times, again and again",
+    "S03": "killed while recovering, up to five times in a row",
+    "S04": "last record torn at each byte",
+    "S05": "last batch, last sink commit torn at each byte",
+    "S06": "power loss, unsynced sectors and names old or new",
+    "S07": "old valid records behind a hole",
+    "S08": "every stop in the middle of a roll",
+    "S09": "bits of the log flipped",
+    "S10": "blocks of the log zeroed, stale, misplaced",
+    "S11": "log files deleted, renamed, swapped",
+    "S12": "queue files damaged",
+    "S13": "index files damaged",
+    "S14": "checkpoint, abort, meta data and JSON files damaged",
+    "S15": "disk full at each call, a full file system",
+    "S16": "file size limit, short writes",
+    "S17": "one sync fails, each in turn, in three ways",
+    "S18": "every sync fails from one on",
+    "S19": "the disk cannot read",
+    "S20": "errors of the disk while recovering from a crash",
+    "S21": "the clock jumps",
+    "S22": "no memory",
+    "S23": "two writers, dead holders",
+    "S24": "retention under readers",
+    "S25": "readers race the writer",
+    "S26": "a million messages, kill, start",
+    "S27": "stop signals",
+    "P01": "driver killed behind the durable commit",
+    "P02": "commit killed before each disk call",
+    "P03": "Python worker killed in a task",
+    "P06": "a given-up attempt writes on",
+    "P07": "replay with other partitions",
+    "P13": "the log shrank behind the checkpoint",
+    "P17": "a replay that gives other rows",
+}
