@@ -8,5 +8,12 @@ import sys
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     from rocketflow.cli.app import run
+    from rocketflow.cli.failures import report
+    from rocketflow.cli.stop_signals import StoppedError, stop_in_order
 
-    sys.exit(run(sys.argv[1:]))
+    stop_in_order()
+    try:
+        code = run(sys.argv[1:])
+    except StoppedError as stopped:
+        code = report(stopped)
+    sys.exit(code)

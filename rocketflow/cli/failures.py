@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from rocketflow.cli.stop_signals import StoppedError
 from rocketflow.errors import RocketFlowError
 from rocketflow_store.errors import StoreError
 
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_STOPPED = 128
+"""Plus the signal's number, as a shell counts."""
 
 
 def report(error: BaseException) -> int:
@@ -17,6 +20,9 @@ def report(error: BaseException) -> int:
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
+    if isinstance(error, StoppedError):
+        print(f"error: {error}; nothing was left half done", file=sys.stderr)
+        return EXIT_STOPPED + error.number
     if isinstance(error, KeyboardInterrupt):
         print("error: interrupted; nothing was left half done", file=sys.stderr)
         return EXIT_INTERRUPTED

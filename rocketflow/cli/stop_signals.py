@@ -1,0 +1,32 @@
+"""SIGTERM and SIGHUP stop a command in order, as SIGINT does: a store that is open for writing is closed cleanly."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class StoppedError(BaseException):
+    """Somebody asked the process to stop; `number` is the signal's. No `except Exception` takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+def stop_in_order() -> None:
+    """From now on the first of these signals ends what is under way; those behind it change nothing any more."""
+    for one in _STOPPING:
+        if signal.getsignal(one) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's SIG_IGN stays
+            signal.signal(one, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for one in _STOPPING:
+        signal.signal(one, signal.SIG_IGN)
+    raise StoppedError(number)

@@ -1,0 +1,250 @@
+"""Rows S21, S26 and S27: clocks that jump, a million messages and a kill, signals that ask for a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
+from tests.reliability.checker import Place, check
+from tests.reliability.independent_reader import log_records
+from tests.reliability.results import Tally
+from tests.reliability.test_kills import acknowledged, command, recovered
+from tests.reliability.trials import FULL, environment, seeds
+from tests.reliability.workload import SMALL, body
+
+pytestmark = pytest.mark.slow
+
+HOUR_MS = 3_600_000
+CLI = "from rocketflow.cli import main; main()"
+SITE = """
+import os, time
+_time, _time_ns = time.time, time.time_ns
+def _offset():
+    try:
+        with open(os.environ["RF_CLOCK"]) as told:
+            return float(told.read() or 0)
+    except OSError:
+        return 0.0
+time.time = lambda: _time() + _offset()
+time.time_ns = lambda: _time_ns() + int(_offset() * 1e9)
+"""
+
+
+def store_timestamps(store: Path) -> list[int]:
+    """Of every record, in the order of the log."""
+    found = []
+    with StoreReader(store) as reader:
+        for record in log_records(store):
+            message = reader.look_message_by_offset(record.phy_offset)
+            assert message is not None
+            found.append(message.store_timestamp)
+    return found
+
+
+def test_a_clock_that_jumps(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """S21, through the Clock seam: within a run and between runs, orderly stops and none."""
+    counts = tally("S21", "seam")
+    for seed in seeds(8, 40):
+        rng = random.Random(seed)
+        store, clock = tmp_path / str(seed), ManualClock(1_800_000_000_000)
+        config = StoreConfig(clock=clock, flush_disk_type=FlushDiskType.SYNC_FLUSH, **SMALL)  # type: ignore[arg-type]
+        acked: dict[int, Place] = {}
+        for _ in range(4):
+            clock.set(clock.now_ms() + rng.choice([-HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS, 1000]))
+            with MessageStore.open(store, config) as opened:
+                for _ in range(30):
+                    number = len(acked)
+                    result = opened.put_message(Message("t", body(number), keys=[f"k{number}"], queue_id=number % 2))
+                    acked[number] = result.queue_id, result.queue_offset
+                    if rng.random() < 0.2:
+                        clock.set(clock.now_ms() + rng.choice([-HOUR_MS, 24 * HOUR_MS, 5]))
+        times = store_timestamps(store)
+        assert times == sorted(times), f"seed {seed}: store times fall"
+        with StoreReader(store) as reader:
+            for queue_id in (0, 1):
+                low, high = reader.bounds("t", queue_id)
+                for when, wanted in ((times[0] - 1, low), (times[-1] + 1, high)):
+                    assert reader.get_offset_in_queue_by_time("t", queue_id, when) == wanted, f"seed {seed}"
+            for number, place in acked.items():
+                (one,) = reader.query_message("t", f"k{number}")
+                assert (one.queue_id, one.queue_offset) == place, f"seed {seed}, {number}"
+        counts.trial(check(store, acked, set(acked)), f"seed {seed}")
+
+
+def test_a_machine_whose_clock_jumps(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """S21, with the machine's clock wrapped in another process, which is killed."""
+    counts = tally("S21", "process")
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SITE)
+    told = tmp_path / "clock"
+    told.write_text("0")
+    for seed in seeds(2, 20):
+        rng = random.Random(seed)
+        store = tmp_path / str(seed)
+        acked: dict[int, Place] = {}
+        attempted: set[int] = set()
+        first = 0
+        for _ in range(3):
+            env = environment(RF_CLOCK=str(told))
+            env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
+            with subprocess.Popen(
+                command(store, "sync", first, 300), stdout=subprocess.PIPE, text=True, env=env
+            ) as child:
+                assert child.stdout is not None
+                output = ""
+                for _ in range(rng.randrange(20, 60)):
+                    output += child.stdout.readline()
+                told.write_text(str(rng.choice([-3600, 86_400, 0])))
+                for _ in range(rng.randrange(20, 60)):
+                    output += child.stdout.readline()
+                child.kill()
+                output += child.stdout.read()
+            acked |= acknowledged(output)
+            highest = max([*acked, first - 1]) + 1
+            attempted |= set(range(first, highest + 1))
+            first = highest + 1
+            counts.trial(recovered(store, acked, attempted), f"seed {seed}")
+        times = store_timestamps(store)
+        assert times == sorted(times), f"seed {seed}: store times fall"
+
+
+WRITER = """
+import os, sys, pyarrow as pa
+from rocketflow_store import Message, MessageStore
+with MessageStore.open(sys.argv[1]) as store:
+    total, at = int(sys.argv[2]), 0
+    store.create_topic("t", 4)
+    while at < total:
+        count = min(50_000, total - at)
+        bodies = pa.array([b"%012d" % n + bytes(188) for n in range(at, at + count)])
+        store.append_batch(pa.record_batch({"body": bodies}), "t")
+        at += count
+    os.write(1, b"written\\n")
+    sys.stdin.read()
+"""
+
+
+def test_many_messages_and_a_kill(
+    tmp_path: Path, tally: Callable[..., Tally], record_property: Callable[..., None]
+) -> None:
+    """S26: how long the first ack and the first read take is reported with the row, not demanded."""
+    counts = tally("S26")
+    total = 1_000_000 if FULL else 100_000
+    store = tmp_path / "s"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(store), str(total)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"written\n"
+        child.kill()
+    began = time.monotonic()
+    with MessageStore.open(store) as opened:
+        assert opened.recovery.abort_found
+        result = opened.put_message(Message("t", b"first", queue_id=0))
+        first_ack = time.monotonic() - began
+        assert opened.get_message("t", 0, result.queue_offset).messages[0].body == b"first"
+        first_read = time.monotonic() - began
+        ends = [opened.bounds("t", queue)[1] for queue in range(4)]
+        scanned = opened.recovery.truncated_to - opened.recovery.scanned_from
+    assert sum(ends) == total + 1
+    seen: set[int] = set()
+    with StoreReader(store) as reader:
+        for queue in range(4):
+            for batch in reader.read("t", queue, 0, ends[queue], ["body"]):
+                seen.update(int(one[:12]) for one in batch.column(0).to_pylist() if one != b"first")
+    assert seen == set(range(total))
+    record_property("s26", {"messages": total, "firstAckS": round(first_ack, 3), "firstReadS": round(first_read, 3)})
+    print(f"S26: {total} messages, {scanned >> 20} MiB looked at, first ack {first_ack:.2f} s, read {first_read:.2f} s")
+    counts.trial(None, "S26")
+
+
+STOPS = {
+    "SIGTERM": [signal.SIGTERM],
+    "SIGINT": [signal.SIGINT],
+    "SIGHUP": [signal.SIGHUP],
+    "SIGTERM twice": [signal.SIGTERM, signal.SIGTERM],
+    "SIGINT, SIGTERM": [signal.SIGINT, signal.SIGTERM],
+}
+
+
+def fed(child: subprocess.Popen[bytes], lines: int) -> threading.Thread:
+    """Lines go in until the process is gone."""
+
+    def feed() -> None:
+        assert child.stdin is not None
+        try:
+            for number in range(lines):
+                child.stdin.write(json.dumps({"body": body(number).decode("latin-1"), "queueId": 0}).encode() + b"\n")
+            child.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("loading", [False, True], ids=["writing", "loading"])
+@pytest.mark.parametrize("name", STOPS)
+def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: bool, tally: Callable[..., Tally]) -> None:
+    """S27: `store append` stops in order; the mark of an orderly stop is there only where it was one."""
+    counts = tally("S27", name)
+    for seed in seeds(1, 10):
+        rng = random.Random(seed)
+        store, outcome = tmp_path / f"s{seed}", tmp_path / "out"
+        with MessageStore.open(store, StoreConfig(**SMALL)) as made:  # type: ignore[arg-type]
+            made.create_topic("t", 2)
+        with outcome.open("wb") as out:
+            child = subprocess.Popen(
+                [sys.executable, "-c", CLI, "store", "append", str(store), "--topic", "t", "--input", "-"],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                env=environment(),
+            )
+            feeding = fed(child, 100_000)
+            if loading:
+                time.sleep(rng.uniform(0.2, 0.6))  # a time by chance is the fault here
+            else:
+                while outcome.stat().st_size < 2000:  # it writes
+                    assert child.poll() is None
+                    time.sleep(0.005)
+            for one in STOPS[name]:
+                child.send_signal(one)
+            assert child.stderr is not None
+            error = child.stderr.read().decode()
+            code = child.wait(60)
+            feeding.join(60)
+        assert "Traceback" not in error
+        acked = sum(1 for line in outcome.read_bytes().splitlines() if line.strip())
+        context = f"seed {seed}, {name}, exit {code}, {acked} lines"
+        assert code in (0, 128 + STOPS[name][0], -STOPS[name][0]), context
+        clean = not (store / "abort").exists()
+        if not loading:
+            assert clean, context
+            assert code == 128 + STOPS[name][0], context
+        with MessageStore.open(store) as opened:
+            assert opened.recovery.abort_found != clean, context
+            if clean:
+                assert opened.recovery.dispatched == 0, context
+                assert opened.recovery.quarantined == [], context
+            there = opened.bounds("t", 0)[1]
+        places = {number: (0, number) for number in range(min(acked, there))}
+        assert there >= acked, context
+        counts.trial(check(store, places, set(range(there))), context)
