@@ -27,7 +27,8 @@ def make_log_durable(files: MappedFileQueue, rewrite_from: int, end: int) -> Non
             stop = min(end, mapped.end_offset) - mapped.file_from_offset
             mapped.rewrite(start, stop)
         mapped.sync()
-    os_files.sync_directory(files.directory)
+    for directory in files.directories.writable:
+        os_files.sync_directory(directory)
 
 
 def make_derived_durable(paths: StorePaths, queues: FileQueueTable, index: IndexService, *, unclean: bool) -> None:
