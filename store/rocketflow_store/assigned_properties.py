@@ -52,7 +52,7 @@ class AssignedProperties:
         self._is_batch_cq = is_batch_cq
         self._enable_lmq, self._most_lmq = config.enable_lmq, config.max_lmq_consume_queue_num
         self._lmq = {topic for topic, _ in queues.names() if topic.startswith(LMQ_PREFIX)}
-        self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0)
+        self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
 
     def assign(
         self, run: RecordRun, fields: RecordFields, properties: dict[str, str], queue_offset: int, *, given: bool

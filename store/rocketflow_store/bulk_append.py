@@ -82,7 +82,7 @@ class BulkAppend:
             begin, now_ms = self._commit_log.wrote_offset, self._put.tick()
             placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
             with self._taken_back_on_error(begin):
-                size = record_size(envelope(0, 0), self._config.enabled_append_prop_crc)
+                size = record_size(envelope(0, 0), self._config.append_prop_crc)
                 phy_offset = placer.reserve(size)
                 placed = []
                 with ParallelWriter(
@@ -112,7 +112,7 @@ class BulkAppend:
 
     def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> DispatchRow:
         queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-        record = encode_record(fields, phy_offset, queue_offset, now_ms, self._config.enabled_append_prop_crc)
+        record = encode_record(fields, phy_offset, queue_offset, now_ms, self._config.append_prop_crc)
         assert len(record) == size
         self._commit_log.append(record, [(phy_offset, 0)])
         return self._put.row(fields, decode_properties(fields.properties), phy_offset, size, queue_offset, now_ms)

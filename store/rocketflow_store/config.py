@@ -185,7 +185,9 @@ class StoreConfig:
     max_index_num: int = DEFAULT_INDEX_NUM
     message_index_enable: bool = True
     max_message_size: int = 4 << 20
-    enabled_append_prop_crc: bool = False
+    enabled_append_prop_crc: bool | None = None
+    """Whether every record ends with a CRC of itself (a broker before 5.2 cannot read that). None leaves it to the
+    store: one that was made by this version has it on, one that another writer made has not."""
     check_crc_on_recover: bool = True
     store_host: str = "127.0.0.1:10911"
     broker_name: str = "broker-a"
@@ -324,6 +326,11 @@ class StoreConfig:
         )
 
     @property
+    def append_prop_crc(self) -> bool:
+        """`enabled_append_prop_crc` where it is decided."""
+        return self.enabled_append_prop_crc is True
+
+    @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """Delay of level 1, 2, ... in ms."""
         return _delays_ms(self.message_delay_level)
@@ -405,10 +412,14 @@ def _delays_ms(levels: str) -> tuple[int, ...]:
         ) from error
 
 
+_ODD_KEYS: Final = {"enabled_append_prop_crc": "enabledAppendPropCRC"}
+"""RocketMQ's keys that follow no rule."""
+
+
 def camel_case(name: str) -> str:
     """`max_index_num` -> `maxIndexNum`."""
     head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+    return _ODD_KEYS.get(name) or head + "".join(word.capitalize() for word in rest)
 
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})

@@ -115,7 +115,7 @@ class MessageEncoder:
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
-        reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
+        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         if len(raw) + reserved > MAX_PROPERTIES_SIZE:
             raise MessageRejectedError(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
@@ -156,7 +156,7 @@ class MessageEncoder:
             born_host = self._store_host if batch.born_host is None else encode_host(batch.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
-        reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
+        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
         for row, (at, end) in enumerate(pairwise([*positions, len(batch.body)])):
             if end - at > room:  # cheap: mostly the whole entry is smaller than its properties may be

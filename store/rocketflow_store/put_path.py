@@ -243,7 +243,7 @@ class PutPath:
     ) -> None:
         if not batches:
             return
-        property_crc = self._config.enabled_append_prop_crc
+        property_crc = self._config.append_prop_crc
         records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
         first = 0
         phy_offsets, queue_offsets = np.empty((2, len(records.sizes)), np.int64)
@@ -316,7 +316,7 @@ class PutPath:
         queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = run.next_offset(topic, queue_id) if queued else 0
         assigned = self._assigned.assign(run, fields, properties, queue_offset, given=given)
-        property_crc = self._config.enabled_append_prop_crc
+        property_crc = self._config.append_prop_crc
         size = record_size(fields, property_crc)
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:

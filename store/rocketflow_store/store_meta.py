@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import int64_field, text_field
+from rocketflow_store.config_files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.file_sizes import SIZE_KEYS
 from rocketflow_store.files import os_files
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
 
 FORMAT_VERSION: Final = 1
+_PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class StoreMeta:
     store_id: str
     format_version: int
     sizes: dict[str, int]
+    append_prop_crc: bool = False
+    """Whether records have a CRC of their own where the configuration does not say it."""
 
     @classmethod
     def load_or_create(cls, paths: StorePaths, config: StoreConfig) -> Self:
@@ -41,7 +44,14 @@ class StoreMeta:
             meta._check(paths, config)
         else:
             store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
-            meta = cls(store_id, FORMAT_VERSION, {name: getattr(config, name) for name in SIZE_KEYS})
+            chosen = config.enabled_append_prop_crc
+            ours = recorded is None and not _has_log(paths)
+            meta = cls(
+                store_id,
+                FORMAT_VERSION,
+                {name: getattr(config, name) for name in SIZE_KEYS},
+                ours if chosen is None else chosen,
+            )
         known = recorded.layout if recorded is not None else None
         if paths.layout != known or not paths.meta.exists():
             claim(paths.root, paths.layout, meta.store_id)
@@ -54,6 +64,7 @@ class StoreMeta:
             "storeId": self.store_id,
             "formatVersion": self.format_version,
             **{SIZE_KEYS[name]: size for name, size in self.sizes.items()},
+            _PROPERTY_CRC_KEY: self.append_prop_crc,
             **({} if paths.layout.is_default else paths.layout.as_dict()),
         }
         data = json.dumps(body, indent=1).encode()
@@ -66,7 +77,8 @@ class StoreMeta:
         try:
             body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
             sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
-            return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes)
+            property_crc = bool_field(body, _PROPERTY_CRC_KEY, False)
+            return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes, property_crc)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
         except ValueError as error:
@@ -83,3 +95,10 @@ class StoreMeta:
             theirs = getattr(config, name)
             if mine != theirs:
                 raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")
+
+
+def _has_log(paths: StorePaths) -> bool:
+    """Whether somebody wrote here before."""
+    return any(
+        one.name.isdigit() for directory in paths.commit_logs if directory.is_dir() for one in directory.iterdir()
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import events
@@ -97,6 +97,8 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)
     meta = StoreMeta.load_or_create(paths, config)
+    if config.enabled_append_prop_crc is None:
+        config = replace(config, enabled_append_prop_crc=meta.append_prop_crc)
     for directory in (*directories.writable, paths.rocketflow, paths.config):
         os_files.make_directory(directory)
     allocator = _make_allocator(directories, config)

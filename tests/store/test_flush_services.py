@@ -34,6 +34,7 @@ def opened(path: Path, clock: ManualClock, **changes: object) -> MessageStore:
         "max_index_num": 50,
         "flush_interval_commit_log": NEVER,
         "flush_interval_consume_queue": NEVER,
+        "enabled_append_prop_crc": False,
         "clock": clock,
     }
     return MessageStore.open(path, StoreConfig(**{**settings, **changes}))  # type: ignore[arg-type]

@@ -27,10 +27,11 @@ LOST_BY_APACHE = {"crash-53-torn": 42}
 
 
 def config_of(name: str) -> StoreConfig:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"enabledAppendPropCRC": False}
     for line in (GOLDEN / name / "broker.properties").read_text().splitlines():
         key, _, value = line.partition("=")
-        values[key.strip()] = int(value) if value.strip().isdigit() else value.strip()
+        value = value.strip()
+        values[key.strip()] = int(value) if value.isdigit() else {"true": True, "false": False}.get(value, value)
     return StoreConfig.from_mapping(values)
 
 

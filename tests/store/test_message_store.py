@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -323,7 +324,7 @@ def fields_of(path: Path) -> list[Any]:
         found = []
         offset = 0
         while (message := reader.look_message_by_offset(offset)) is not None:
-            properties = [(k, v) for k, v in message.properties.items() if k != "UNIQ_KEY"]
+            properties = [(k, v) for k, v in message.properties.items() if k not in ("UNIQ_KEY", "__CRC32#")]
             found.append(
                 (
                     *(message.phy_offset, message.topic, message.queue_id, message.queue_offset, message.stored_body),
@@ -392,3 +393,48 @@ def test_row_digest_does_not_depend_on_partitioning() -> None:
 
     assert digest([batch]) == digest([batch.slice(500), batch.slice(0, 500)])
     assert digest([batch]) != digest([batch.slice(1)])
+
+
+# -- who writes a CRC of the whole record
+
+
+def with_crc(path: Path) -> list[bool]:
+    with StoreReader(path) as reader:
+        messages = []
+        while (one := reader.look_message_by_offset(sum(message.store_size for message in messages))) is not None:
+            messages.append(one)
+    return ["__CRC32#" in one.properties for one in messages]
+
+
+def put_one_each_way(path: Path, config: StoreConfig) -> None:
+    with MessageStore.open(path, config) as store:
+        assert store.put_message(Message("t", b"1", queue_id=0)).stored
+        rows = pa.RecordBatch.from_pylist(
+            [{"body": b"2", "queueId": 0}], schema=pa.schema([("body", pa.binary()), ("queueId", pa.int32())])
+        )
+        store.append_batch(rows, topic="t")
+
+
+def test_a_store_of_ours_has_a_crc_in_every_record(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    put_one_each_way(path, SMALL)
+    put_one_each_way(path, replace(SMALL, enabled_append_prop_crc=False))
+    put_one_each_way(path, SMALL)
+    assert with_crc(path) == [True, True, False, False, True, True], "the key that is set wins"
+    assert verify_store(path).clean
+    data = bytearray((path / "commitlog" / f"{0:020d}").read_bytes())
+    data[72] ^= 1  # reconsumeTimes: nothing but this CRC protects it
+    (path / "commitlog" / f"{0:020d}").write_bytes(data)
+    assert not verify_store(path).clean
+
+
+def test_a_store_of_another_writer_keeps_its_way(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    put_one_each_way(path, replace(SMALL, enabled_append_prop_crc=False))
+    put_one_each_way(path, SMALL)
+    shutil.rmtree(path / "rocketflow")  # as if a broker had made it
+    put_one_each_way(path, SMALL)
+    put_one_each_way(path, SMALL)
+    assert with_crc(path) == [False] * 8
+    put_one_each_way(path, StoreConfig.from_mapping({"enabledAppendPropCRC": True}))
+    assert with_crc(path) == [False] * 8 + [True] * 2

@@ -239,7 +239,7 @@ class BatchEncoder:
         properties = join(own, *scheduling, uniq_segment)
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
-        reserved = PROPERTY_CRC_SIZE if self._config.enabled_append_prop_crc else 0
+        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         body_sizes, property_sizes = _lengths(bodies), _lengths(properties) + reserved
         topic_parts = [_topic_part(topic) for topic in topics]
         topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[codes]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, property_crc_tail
 from rocketflow_store.message import BORN_HOST_V6_FLAG
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
+
+
+_TAIL_DTYPE: Final = np.dtype([("name", "V9"), ("lowest", "<u4"), ("middle", "<u4"), ("highest", "<u2"), ("end", "u1")])
+"""A property CRC: its digits stand the least significant first."""
+assert _TAIL_DTYPE.itemsize == PROPERTY_CRC_SIZE
+_TAIL_NAME: Final = np.void(property_crc_tail(b"")[:9])
+_DIGITS: Final = np.frombuffer(b"".join((b"%04d" % number)[::-1] for number in range(10_000)), "<u4")
+_TWO_DIGITS: Final = np.frombuffer(b"".join((b"%02d" % number)[::-1] for number in range(100)), "<u2")
 
 
 def relocate(
@@ -37,6 +46,14 @@ def relocate(
     sys_flags: npt.NDArray[Any] = np.ndarray((len(octets) - 3,), ">i4", buffer=octets, strides=(1,))[starts + 36]
     window[starts + 56 + 12 * (sys_flags & BORN_HOST_V6_FLAG != 0)] = store_timestamp_ms
     if property_crc:
-        view = octets.data
-        for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
-            view[end - PROPERTY_CRC_SIZE : end] = property_crc_tail(view[start : end - PROPERTY_CRC_SIZE])
+        view, ends = octets.data, starts + sizes - PROPERTY_CRC_SIZE
+        found = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        tails = np.empty(len(starts), _TAIL_DTYPE)
+        tails["name"], tails["end"] = _TAIL_NAME, 2
+        crcs = np.array(found, np.uint32) & np.uint32(0x7FFFFFFF)
+        upper, lowest = np.divmod(crcs, np.uint32(10_000))
+        highest, middle = np.divmod(upper, np.uint32(10_000))
+        tails["lowest"], tails["middle"], tails["highest"] = _DIGITS[lowest], _DIGITS[middle], _TWO_DIGITS[highest]
+        np.lib.stride_tricks.sliding_window_view(octets, PROPERTY_CRC_SIZE, writeable=True)[ends] = tails.view(
+            np.uint8
+        ).reshape(-1, PROPERTY_CRC_SIZE)

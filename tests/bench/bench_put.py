@@ -1,0 +1,146 @@
+"""Puts one by one, asynchronous ones and batches of 32: rates, latencies, group commit, beside Apache's own store."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.format.message_id import UNIQ_KEYS
+from rocketflow_store.message import MessageBatch
+from tests.bench.apache_store import VERSION, ApacheStore
+from tests.bench.figures import Figure, ratio
+from tests.maven import JarsNotFetchedError
+
+RUNS: Final = 3
+_BODY: Final = b"x" * 200
+_MESSAGE: Final = Message("t", _BODY, tags="a", keys=["k"])
+_BATCH_SIZE: Final = 32
+_IN_FLIGHT: Final = 4096
+"""Messages whose futures a caller waits for at most: as RocketMQ's producers bound what is not answered."""
+
+
+def run(scale: float) -> Iterator[Figure]:
+    try:
+        apache: ApacheStore | None = ApacheStore()
+    except JarsNotFetchedError as error:
+        apache = None
+        print(f"without Apache's store: {error}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
+        path = Path(home) / "s"
+        yield from _asynchronous(path, int(60_000 * scale), apache)
+        yield from _group_commit(path, int(30_000 * scale))
+
+
+def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
+    """ASYNC_FLUSH, 200 B, 1 and 4 threads: put_message, put_message_async, batches of 32; Apache's putMessage."""
+    batches = [_batch() for _ in range(64)]
+    runs: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        for threads in (1, 4):
+            each = count // threads
+            for label, messages, work in (
+                ("put_message", each, _one_by_one),
+                ("put_message_async", each, _in_flight(lambda _: _MESSAGE, 1)),
+                ("put_message_async, batches of 32", each * 8, _in_flight(lambda at: batches[at % 64], _BATCH_SIZE)),
+            ):
+                rate, _ = _measure(path, FlushDiskType.ASYNC_FLUSH, threads, messages, work)
+                runs.setdefault(f"{label}, {threads} threads", []).append(rate / 1e6)
+            if apache is not None:
+                rate = apache.append_rate(threads, count * 8, len(_BODY))
+                runs.setdefault(f"Apache {VERSION} putMessage until dispatched, {threads} threads", []).append(rate)
+    figures = {label: Figure(f"{label}, 200 B ASYNC", "M msg/s", tuple(found)) for label, found in runs.items()}
+    yield from figures.values()
+    for threads in (1, 4):
+        peer = figures.get(f"Apache {VERSION} putMessage until dispatched, {threads} threads")
+        if peer is not None:
+            for label in ("put_message", "put_message_async", "put_message_async, batches of 32"):
+                yield ratio(figures[f"{label}, {threads} threads"], peer)
+
+
+def _group_commit(path: Path, count: int) -> Iterator[Figure]:
+    """SYNC_FLUSH, 200 B: one writer, 64 writers that wait for each message, one that keeps futures in flight."""
+    runs: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        for label, threads, messages, work in (
+            ("one writer", 1, count // 30, _one_by_one),
+            ("64 writers", 64, count // 64, _one_by_one),
+            ("one writer, futures", 1, count, _in_flight(lambda _: _MESSAGE, 1)),
+        ):
+            rate, latencies_ms = _measure(path, FlushDiskType.SYNC_FLUSH, threads, messages, work)
+            runs.setdefault(label, []).append(rate / 1e3)
+            for name, share in (("p50", 50), ("p99", 99)):
+                runs.setdefault(f"{label}, {name}", []).append(float(np.percentile(latencies_ms, share)))
+    figures = {
+        label: Figure(f"put 200 B SYNC, {label}", "ms" if ", p" in label else "k msg/s", tuple(found))
+        for label, found in runs.items()
+    }
+    yield from figures.values()
+    yield ratio(figures["64 writers"], figures["one writer"])
+    yield ratio(figures["one writer, futures"], figures["one writer"])
+
+
+def _batch() -> MessageBatch:
+    """A batch as a client sends it: each message with its own UNIQ_KEY."""
+    entries = [
+        BatchEntry(0, _BODY, f"KEYS\x01k\x02UNIQ_KEY\x01{UNIQ_KEYS.next()}\x02WAIT\x01true\x02TAGS\x01a\x02".encode())
+        for _ in range(_BATCH_SIZE)
+    ]
+    return MessageBatch("t", encode_batch_body(entries), {"CLUSTER": "c"})
+
+
+def _one_by_one(store: MessageStore, count: int, latencies: list[float]) -> None:
+    clock = time.perf_counter
+    for _ in range(count):
+        began = clock()
+        store.put_message(_MESSAGE)
+        latencies.append(clock() - began)
+
+
+def _in_flight(request: Callable[[int], Any], messages: int) -> Callable[[MessageStore, int, list[float]], None]:
+    def work(store: MessageStore, count: int, latencies: list[float]) -> None:
+        clock = time.perf_counter
+        waiting: deque[tuple[float, Any]] = deque()
+        for number in range(count // messages):
+            waiting.append((clock(), store.put_message_async(request(number))))
+            if len(waiting) * messages >= _IN_FLIGHT:
+                began, future = waiting.popleft()
+                future.result()
+                latencies.append(clock() - began)
+        for began, future in waiting:
+            assert future.result().stored
+            latencies.append(clock() - began)
+
+    return work
+
+
+def _measure(
+    path: Path,
+    kind: FlushDiskType,
+    threads: int,
+    each: int,
+    work: Callable[[MessageStore, int, list[float]], None],
+) -> tuple[float, np.ndarray]:
+    """(messages a second until dispatched, time of each put in ms)."""
+    shutil.rmtree(path, ignore_errors=True)
+    with MessageStore.open(path, StoreConfig(flush_disk_type=kind, mapped_file_size_commit_log=256 << 20)) as store:
+        store.put_message(_MESSAGE)
+        latencies: list[list[float]] = [[] for _ in range(threads)]
+        workers = [threading.Thread(target=work, args=(store, each, mine)) for mine in latencies]
+        began = time.perf_counter()
+        for one in workers:
+            one.start()
+        for one in workers:
+            one.join()
+        seconds = time.perf_counter() - began
+    return threads * each / seconds, np.array([one for mine in latencies for one in mine]) * 1e3
