@@ -92,6 +92,21 @@ class CommitLogView:
             raise CorruptRecordError(held.path, phy_offset, "body CRC differs")
         return frame
 
+    def holds(self, phy_offset: int, size: int, place: tuple[str, int, int]) -> bool:
+        """Whether a record of `size` bytes at `phy_offset` says that it is (topic, queue id, queue offset); no CRC."""
+        mapped = self._files.find(phy_offset)
+        if mapped is None:
+            return False
+        view = memoryview(mapped.buffer)
+        try:
+            frame = frame_record(view, phy_offset - mapped.file_from_offset, mapped.path)
+        except StoreError:
+            return False
+        if (frame.phy_offset, frame.size) != (phy_offset, size):
+            return False
+        topic = bytes(view[frame.topic_start : frame.topic_end]).decode("utf-8", "replace")
+        return (topic, frame.queue_id, frame.queue_offset) == place
+
     def record_size_at(self, phy_offset: int) -> int | None:
         """Size of the record at `phy_offset`, None where none begins there."""
         mapped = self._files.find(phy_offset)

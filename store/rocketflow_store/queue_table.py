@@ -129,6 +129,10 @@ class FileQueueTable:
     def _trim(self, queue: ConsumeQueue, floor: int, found: int) -> int:
         """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
         identity = QueueIdentity(queue.topic, queue.queue_id, "", exact=not queue.topic.startswith(LMQ_PREFIX))
+        if identity.exact and found > floor:  # the usual case, without the cost of columns
+            phy_offset, size, _ = queue.units(found - 1, found).tolist()[0]
+            if self._log.holds(phy_offset, size, (queue.topic, queue.queue_id, found - 1)):
+                return found
         block = 1
         while found > floor:
             start = max(found - block, floor)
