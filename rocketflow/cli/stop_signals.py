@@ -26,7 +26,11 @@ def stop_in_order() -> None:
             signal.signal(one, _stop)
 
 
+def _too_late(number: int, frame: FrameType | None) -> None:
+    """The process is stopping already."""
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     for one in _STOPPING:
-        signal.signal(one, signal.SIG_IGN)
+        signal.signal(one, _too_late)  # not SIG_IGN: Python complains of a signal that is on its way just now
     raise StoppedError(number)

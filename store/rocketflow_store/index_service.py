@@ -121,6 +121,8 @@ class IndexService:
 
     def _create(self, previous: IndexFile | None) -> IndexFile:
         moment = self._clock.now_ms()
+        if self._files:  # names rise, also where the clock was set back by a day
+            moment = max(moment, _moment_of(next(reversed(self._files))) + 1)
         while True:
             name = datetime.fromtimestamp(moment / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
             name += f"{moment % 1000:03d}"
@@ -231,6 +233,15 @@ class IndexService:
 def has_key(message: MessageExt, key: str) -> bool:
     """Whether `key` is the message's UNIQ_KEY or one of its KEYS."""
     return message.uniq_key == key or key in (message.keys or "").split(" ")
+
+
+def _moment_of(name: str) -> int:
+    """The time (ms) in the name of an index file, 0 where it is none."""
+    try:
+        at = datetime.strptime(name[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S").astimezone()
+    except ValueError:
+        return 0
+    return int(at.timestamp()) * 1000 + int(name[_NAME_DIGITS - 3 : _NAME_DIGITS])
 
 
 def _is_index_name(name: str) -> bool:
