@@ -158,8 +158,9 @@ class MessageEncoder:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
-        for row, (at, end) in enumerate(pairwise([*positions, len(batch.body)])):
-            if end - at > room:  # cheap: mostly the whole entry is smaller than its properties may be
+        suspicious = len(batch.body) > room  # mostly the whole batch is smaller than the properties of one may be
+        for row, (at, end) in enumerate(pairwise([*positions, len(batch.body)]) if suspicious else ()):
+            if end - at > room:
                 body_size = int.from_bytes(batch.body[at + BODY_SIZE_AT : at + BODY_AT], "big")
                 if end - at - FIXED_SIZE - body_size > room:
                     raise MessageRejectedError(

@@ -114,6 +114,8 @@ class PutPath:
         What is refused is a result that says so; an exception is an argument that makes no sense, it concerns its
         request alone. Nothing is acknowledged yet.
         """
+        if len(requests) == 1:
+            return self._append_run(requests)
         outcomes: list[PutMessageResult | Exception] = []
         start, size = 0, 0
         for number, request in enumerate(requests):

@@ -32,6 +32,21 @@ class RecordRun:
     records' bytes, all at once.
     """
 
+    __slots__ = (
+        "_bytes",
+        "_commit_log",
+        "_offsets",
+        "_parts",
+        "_pending",
+        "_phy_offsets",
+        "_sizes",
+        "_stretches",
+        "by_columns",
+        "count",
+        "end",
+        "rows",
+    )
+
     def __init__(self, commit_log: CommitLog, offsets: QueueOffsets, *, by_columns: bool) -> None:
         self._commit_log, self._offsets = commit_log, offsets
         self.by_columns = by_columns

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = struct.Struct(">iiiii")
+_SIZES: Final = struct.Struct(">i12xi")
+"""Sizes of the entry and of its body."""
 _PROPERTIES_SIZE: Final = struct.Struct(">h")
 FLAG_AT: Final = 12
 BODY_SIZE_AT: Final = 16
@@ -50,17 +52,16 @@ def entry_positions(body: bytes) -> list[int]:
     """Where the entries of a batch body begin; ValueError where they do not fill it exactly."""
     positions: list[int] = []
     at, end = 0, len(body)
-    unpack, unpack_size = _ENTRY.unpack_from, _PROPERTIES_SIZE.unpack_from
-    last = end - FIXED_SIZE
+    unpack, append, last = _SIZES.unpack_from, positions.append, end - FIXED_SIZE
     while at <= last:
-        size, _, _, _, body_size = unpack(body, at)
-        properties_size_at = at + BODY_AT + body_size
-        if body_size < 0 or properties_size_at + 2 > end:
+        size, body_size = unpack(body, at)
+        properties_at = at + BODY_AT + body_size
+        if body_size < 0 or properties_at + 2 > end:
             raise ValueError(f"entry {len(positions)} at {at}: body of {body_size} bytes reaches outside of the batch")
-        (properties_size,) = unpack_size(body, properties_size_at)
-        if properties_size < 0 or size != FIXED_SIZE + body_size + properties_size or at + size > end:
+        properties_size = body[properties_at] << 8 | body[properties_at + 1]
+        if size != FIXED_SIZE + body_size + properties_size or at + size > end or properties_size > MAX_PROPERTIES_SIZE:
             raise ValueError(f"entry {len(positions)} at {at}: lengths do not add up to {size}")
-        positions.append(at)
+        append(at)
         at += size
     if at != end:
         raise ValueError(f"{end - at} bytes behind entry {len(positions) - 1} are no entry")
