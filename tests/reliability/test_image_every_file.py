@@ -10,17 +10,31 @@ import json
 import os
 import random
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import StoreReader
+from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import StoreError, StoreVersionError
 from tests.privileges import open_directory, unprivileged
-from tests.reliability.images import ENDS, LOG_FILE, Images, fresh, judged, make_images, served_of, touching
+from tests.reliability.images import (
+    ENDS,
+    IMAGE_CONFIG,
+    LOG_FILE,
+    Images,
+    findings_of,
+    fresh,
+    judged,
+    make_images,
+    served_of,
+    touching,
+    used,
+)
 from tests.reliability.results import Tally
 from tests.reliability.trials import SEED
 from tests.store.damage import Planted, make
@@ -157,6 +171,102 @@ def test_every_file(
     positions(planted, wanted, context)
     report = planted.path / "quarantine" / "report.jsonl"
     assert (wanted == CUT) == (report.exists() and '"RF-LOST"' in report.read_text()), context
+
+
+def numbers(path: Path, fields: str, values: dict[int, int]) -> None:
+    raw = bytearray(path.read_bytes())
+    for at, value in values.items():
+        struct.pack_into(fields, raw, at, value)
+    path.write_bytes(raw)
+
+
+def json_of(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    told = json.loads(path.read_bytes())
+    change(told)
+    path.write_text(json.dumps(told))
+
+
+def older(planted: Planted, name: str) -> None:
+    """The generation before, in its place."""
+    path = planted.path / "config" / name
+    path.write_bytes(path.with_name(name + ".bak").read_bytes())
+
+
+FAR = 1 << 60
+ABSURD: dict[str, tuple[str, str, Callable[[Planted], object]]] = {
+    "checkpoint: times of the far future": (
+        *("closed", HEAL),
+        lambda one: numbers(one.path / "checkpoint", ">q", {0: FAR, 8: FAR, 16: FAR}),
+    ),
+    "checkpoint: negative": (
+        "closed",
+        HEAL,
+        lambda one: numbers(one.path / "checkpoint", ">q", {0: -5, 8: -1, 32: -9}),
+    ),
+    "checkpoint: behind the log": ("closed", HEAL, lambda one: numbers(one.path / "checkpoint", ">q", {32: FAR})),
+    "checkpoint: zeros": ("killed", HEAL, lambda one: (one.path / "checkpoint").write_bytes(bytes(4096))),
+    "confirm: behind the log": (
+        *("killed", HEAL),
+        lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {8: FAR, 16: FAR}),
+    ),
+    "confirm: negative": ("killed", HEAL, lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {16: -FAR})),
+    "confirm: of another run": (
+        *("killed", HEAL),
+        lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {32: 1}),
+    ),
+    "confirm: nowhere between records": (
+        *("killed", HEAL),
+        lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {16: 100}),
+    ),
+    "abort in a store that was closed": ("closed", HEAL, lambda one: (one.path / "abort").write_text("1")),
+    "consumerOffset.json: behind the queues": (
+        *("closed", HEAL),
+        lambda one: json_of(
+            one.path / "config" / "consumerOffset.json",
+            lambda told: told["offsetTable"]["orders@readers"].update({"0": FAR}),
+        ),
+    ),
+    "consumerOffset.json: negative": (
+        *("closed", HEAL),
+        lambda one: json_of(
+            one.path / "config" / "consumerOffset.json",
+            lambda told: told["offsetTable"]["orders@readers"].update({"0": -1}),
+        ),
+    ),
+    "consumerOffset.json: older": ("closed", HEAL, lambda one: older(one, "consumerOffset.json")),
+    "topics.json: older": ("closed", HEAL, lambda one: older(one, "topics.json")),
+    "store.meta: another size of log files": (
+        *("closed", REFUSE),
+        lambda one: json_of(
+            one.path / "rocketflow" / "store.meta", lambda told: told.update({"mappedFileSizeCommitLog": 1 << 20})
+        ),
+    ),
+    "store.meta: a later version": (
+        *("closed", REFUSE),
+        lambda one: json_of(one.path / "rocketflow" / "store.meta", lambda told: told.update({"formatVersion": 99})),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_valid_and_absurd(images: Images, name: str, tally: Callable[..., Tally]) -> None:
+    """S14: what can be read and cannot be true, or is of the day before."""
+    stop, wanted, change = ABSURD[name]
+    planted = fresh(images.take(stop))
+    change(planted)
+    counts = tally("S14", "absurd")
+    if wanted == REFUSE:
+        with pytest.raises(StoreVersionError, match=r"store\.meta"):
+            MessageStore.open(planted.path, IMAGE_CONFIG)
+        counts.trial(judged(planted, set(), name), name)
+        return
+    used(planted, name)
+    counts.trial(judged(planted, set(), name), name)
+    assert findings_of(planted) == []
+    ends = {key: end + 1 for key, end in ENDS.items()}
+    for (topic, _), offsets in ConfigFiles(planted.path / "config").consumer_offsets.table().items():
+        assert offsets, name
+        assert all(0 <= offset <= ends[topic, queue] for queue, offset in offsets.items()), name
 
 
 def nothing_is_gone(planted: Planted, before: dict[Path, bytes], *, same: bool) -> None:
