@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from rocketflow_store.confirm import read_confirm
 from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
@@ -121,13 +122,21 @@ def _refuse_without_log(root: Path) -> None:
     if _holds_log(path):
         return
     needed = _needed_end(root / CONSUME_QUEUE)
-    if needed:
+    if needed and not _was_never_durable(root):
         raise MissingStorePathError(
             "storePathCommitLog",
             path,
             f"holds no file, and the ConsumeQueues name records up to {needed}: where the log is elsewhere, name its "
             "directories in storePathCommitLog (a broker has them in its broker.conf)",
         )
+
+
+def _was_never_durable(root: Path) -> bool:
+    """Whether the last writer of ours was stopped before any of its log was synced: a power loss may have taken all."""
+    from rocketflow_store.config import StorePaths  # which itself asks for the layout
+
+    confirmed = read_confirm(StorePaths(root))
+    return confirmed is not None and confirmed.synced_offset <= 0
 
 
 def _refuse_empty(root: Path, layout: StoreLayout) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.errors import MissingStorePathError
 from rocketflow_store.recovery_preview import preview_recovery
 from rocketflow_store.verify import verify_store
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
 
 COUNT = 120
+NEVER = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
 
 
 def killed(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted:
@@ -331,3 +334,21 @@ def test_a_record_of_a_later_version(tmp_path: Path, kind: str, stop: str, last:
 
 
 CRC_SIZE = 20
+
+
+@pytest.mark.parametrize("flush", FlushDiskType)
+def test_a_log_whose_first_file_got_no_durable_name(tmp_path: Path, flush: FlushDiskType) -> None:
+    """Nothing was synced before the power went: the queues may be there, the log is not. Acknowledged means: refuse."""
+    with MessageStore.open(tmp_path / "s", replace(CONFIG, flush_disk_type=flush, **NEVER)) as store:
+        assert store.put_message(Message("orders", b"gone", queue_id=0)).stored
+        shutil.copytree(store.path, tmp_path / "image")
+    for one in (tmp_path / "image" / "commitlog").iterdir():
+        one.unlink()
+    if flush is FlushDiskType.SYNC_FLUSH:
+        with pytest.raises(MissingStorePathError, match="name records up to"):
+            MessageStore.open(tmp_path / "image", CONFIG)
+        return
+    with MessageStore.open(tmp_path / "image", CONFIG) as store:
+        assert store.max_phy_offset == store.max_offset("orders", 0) == 0
+        assert store.put_message(Message("orders", b"on", queue_id=0)).queue_offset == 0
+    assert verify_store(tmp_path / "image").findings == []
