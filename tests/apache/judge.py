@@ -71,7 +71,29 @@ class ApacheStore:
 
     def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
         """Open the directory, ask, close it; the answers as lists of fields."""
-        work = store.parent / "judge-home"
+        return self._run(str(store), store.parent, config, lines)
+
+    def read_each(
+        self, stores: list[Path], config: StoreConfig, queues: list[tuple[str, int]]
+    ) -> dict[Path, list[JudgedMessage] | None]:
+        """What each directory serves of the queues, None where Apache refuses it; one JVM for all, none is closed."""
+        reads = [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues]
+        lines = [line for store in stores for line in (f"OPEN\t{store}", *reads)]
+        found: dict[Path, list[JudgedMessage] | None] = {}
+        now: list[JudgedMessage] = []
+        for one in self._run("-", stores[0].parent, config, lines, timeout_s=120 + 10 * len(stores)):
+            if one[0] in ("OPENED", "REFUSED"):
+                now = []
+                found[Path(one[1])] = now if one[0] == "OPENED" else None
+            elif one[0] == "MESSAGE":
+                now.append(judged(one))
+        assert sorted(found) == sorted(stores)
+        return found
+
+    def _run(
+        self, store: str, room: Path, config: StoreConfig, lines: list[str], timeout_s: float = 120
+    ) -> list[list[str]]:
+        work = room / "judge-home"
         work.mkdir(exist_ok=True)
         sizes = (
             config.mapped_file_size_commit_log,
@@ -81,18 +103,18 @@ class ApacheStore:
         )
         class_path = f"{self._lib / '*'}:{self._classes}"
         done = subprocess.run(
-            [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, "Judge", str(store), *map(str, sizes)],
+            [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, "Judge", store, *map(str, sizes)],
             input="".join(f"{line}\n" for line in lines),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout_s,
             check=False,
         )
         answers = [line.split("\t") for line in done.stdout.splitlines()]
         behind = [one for one in answers if one[0] == "BEHIND"]
         assert not behind, f"Apache's dispatch is {behind[0][1]} bytes behind after {behind[0][2]} ms"
         assert done.returncode == 0, (done.stdout[-1000:], done.stderr[-2000:])
-        assert ["CLOSED"] in answers, done.stdout[-1000:]
+        assert ["CLOSED"] in answers, (done.stdout[-1000:], done.stderr[-2000:])
         return answers
 
     def read(self, store: Path, config: StoreConfig, queues: list[tuple[str, int]]) -> list[JudgedMessage]:

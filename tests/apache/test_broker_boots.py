@@ -4,6 +4,7 @@ stops in order, and leaves what we can read on."""
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +14,17 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.repair import repair_store
 from rocketflow_store.sink_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.staged_part import batch_directory, stage
 from rocketflow_store.verify import verify_store
+from tests.apache.crash_images import KINDS, make_images
+from tests.apache.crash_images import SIZES as CRASH_SIZES
 from tests.apache.judge import JudgedMessage, read_ours
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES, crash_and_recover, fill
+from tests.apache.test_crash_images import read_around, recovered_by_us
+from tests.reliability.trials import FULL, SEED
 
 pytestmark = pytest.mark.apache
 
@@ -44,8 +50,20 @@ def recovered(path: Path) -> None:
     crash_and_recover(path)
 
 
+def repaired(path: Path) -> None:
+    """Everything that is derived damaged or gone, made again by our repair."""
+    fill(path)
+    for name in ("index", "checkpoint"):
+        shutil.rmtree(path / name) if (path / name).is_dir() else (path / name).unlink()
+    for number, file in enumerate(sorted((path / "consumequeue").rglob("0*"))):
+        if file.is_file():
+            file.write_bytes(b"\xff" * (file.stat().st_size if number % 2 else 100))
+    (path / "abort").touch()
+    assert repair_store(path).left.findings == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("write", [fill, commit, recovered])
+@pytest.mark.parametrize("write", [fill, commit, recovered, repaired])
 def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "s"
     write(path)
@@ -98,3 +116,33 @@ def over_the_network(one: JudgedMessage) -> tuple[str, ...]:
         *(one.topic, str(one.queue_id), str(one.queue_offset), str(one.phy_offset), str(one.store_size)),
         *(one.properties.get("TAGS", "null"), one.properties.get("KEYS", "null"), base64.b64encode(one.body).decode()),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2 * len(KINDS) if FULL else 1))
+def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> None:
+    """Crash images of every kind, damaged ones among them: the broker starts, takes messages, and stops in order.
+
+    Of a log with damage it serves what is in front of it.
+    """
+    images = make_images(tmp_path / "images", SEED + number // len(KINDS))
+    image = images[(SEED + number) % len(KINDS)]
+    path = tmp_path / "s"
+    image.path.rename(path)
+    before, _ = recovered_by_us(path)
+    with MessageStore.open(path, CRASH_SIZES) as store:
+        store.create_topic("t0", 2)
+    with RealBroker("5.3.3", path, CRASH_SIZES, tmp_path / "home") as broker:
+        sends = [f"SEND\tt0\t1\t{base64.b64encode(b'net %d' % n).decode()}\ttn\tnet{n}" for n in range(5)]
+        answers = broker.ask("t0", sends)
+    assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * 5, (SEED, image.kind, image.what)
+    assert not (path / "abort").exists()
+    offsets = [int(one[2]) for one in answers if one[0] == "SENT"]
+    with MessageStore.open(path) as store:
+        assert not store.recovery.abort_found
+        for number, offset in enumerate(offsets):
+            (message,) = store.get_message("t0", 1, offset, 1).messages
+            assert message.body == b"net %d" % number
+    after = read_around(path)
+    if image.damage < 0:
+        assert in_both(after, before) == before, (SEED, image.kind, image.what)

@@ -7,8 +7,11 @@ import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
@@ -29,21 +32,24 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Apache's own store over a directory, driven by lines on stdin:
  * READ topic queueId | KEY topic key | PUT topic queueId base64(body) tags keys. One answer a line; fields by tabs.
  * The environment's STORE_PATH_COMMIT_LOG names the CommitLog's directories where they are not below args[0].
+ * Where args[0] is "-" the directories come on stdin, one after another: OPEN path. Each is answered by OPENED or REFUSED,
+ * and thrown away at the next.
  */
 public class Judge {
     private static final long DISPATCH_MILLIS = 60_000;
 
     public static void main(String[] args) throws Exception {
-        MessageStoreConfig config = new MessageStoreConfig();
-        config.setStorePathRootDir(args[0]);
-        config.setStorePathCommitLog(System.getenv().getOrDefault("STORE_PATH_COMMIT_LOG", args[0] + "/commitlog"));
-        config.setMappedFileSizeCommitLog(Integer.parseInt(args[1]));
-        config.setMappedFileSizeConsumeQueue(Integer.parseInt(args[2]));
-        config.setMaxHashSlotNum(Integer.parseInt(args[3]));
-        config.setMaxIndexNum(Integer.parseInt(args[4]));
-        config.setHaListenPort(0);
-        config.setDiskMaxUsedSpaceRatio(99);
-        DefaultMessageStore store = create(config);
+        if (args[0].equals("-")) {
+            try {
+                oneAfterAnother(args);
+                System.out.println("CLOSED");
+            } catch (Throwable error) {
+                error.printStackTrace();
+            }
+            System.out.flush();
+            Runtime.getRuntime().halt(0); // whatever threads are left: the directories are thrown away
+        }
+        DefaultMessageStore store = create(config(args[0], args));
         boolean loaded = store.load();
         System.out.println("LOADED\t" + loaded);
         if (!loaded) {
@@ -66,6 +72,52 @@ public class Judge {
         store.shutdown();
         System.out.println("CLOSED");
         System.exit(0);
+    }
+
+    private static MessageStoreConfig config(String path, String[] args) {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(path);
+        config.setStorePathCommitLog(System.getenv().getOrDefault("STORE_PATH_COMMIT_LOG", path + "/commitlog"));
+        config.setMappedFileSizeCommitLog(Integer.parseInt(args[1]));
+        config.setMappedFileSizeConsumeQueue(Integer.parseInt(args[2]));
+        config.setMaxHashSlotNum(Integer.parseInt(args[3]));
+        config.setMaxIndexNum(Integer.parseInt(args[4]));
+        config.setHaListenPort(0);
+        config.setDiskMaxUsedSpaceRatio(99);
+        return config;
+    }
+
+    private static void oneAfterAnother(String[] args) throws Exception {
+        ExecutorService closing = Executors.newFixedThreadPool(8); // an orderly end takes seconds
+        DefaultMessageStore store = null;
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split("\t", -1);
+            if (words[0].equals("OPEN")) {
+                if (store != null) {
+                    closing.submit(store::shutdown);
+                }
+                store = create(config(words[1], args));
+                boolean loaded;
+                try {
+                    loaded = store.load();
+                    if (loaded) {
+                        store.start();
+                        dispatched(store);
+                    }
+                } catch (Exception error) {
+                    loaded = false;
+                    error.printStackTrace();
+                }
+                System.out.println((loaded ? "OPENED\t" : "REFUSED\t") + words[1]);
+                if (!loaded) {
+                    store = null;
+                }
+            } else if (store != null) {
+                read(store, words[1], Integer.parseInt(words[2]));
+            }
+            System.out.flush();
+        }
     }
 
     private static DefaultMessageStore create(MessageStoreConfig config) throws Exception {
@@ -112,10 +164,18 @@ public class Judge {
             GetMessageResult got = store.getMessage("judge", topic, queueId, offset, 32, null);
             if (got == null || got.getMessageBufferList().isEmpty()) {
                 System.out.println("STUCK\t" + topic + "\t" + queueId + "\t" + offset + "\t" + (got == null ? null : got.getStatus()));
-                return;
+                if (got == null || got.getNextBeginOffset() <= offset) {
+                    return;
+                }
+                offset = got.getNextBeginOffset();
+                continue;
             }
             for (ByteBuffer buffer : got.getMessageBufferList()) {
                 MessageExt message = MessageDecoder.decode(buffer, true, false);
+                if (message == null) { // handed out all the same: Java looks at no CRC here
+                    System.out.println("UNREADABLE\t" + topic + "\t" + queueId);
+                    continue;
+                }
                 print(message, tagsCode(store, topic, queueId, message.getQueueOffset()));
             }
             offset = got.getNextBeginOffset();
@@ -137,6 +197,9 @@ public class Judge {
     /** Of the ConsumeQueue unit: physical offset (8), size (4), tags code (8). */
     private static long tagsCode(DefaultMessageStore store, String topic, int queueId, long queueOffset) {
         SelectMappedBufferResult unit = ((ConsumeQueue) store.findConsumeQueue(topic, queueId)).getIndexBuffer(queueOffset);
+        if (unit == null) {
+            return Long.MIN_VALUE; // the record names a place that its queue does not have
+        }
         try {
             return unit.getByteBuffer().getLong(12);
         } finally {
@@ -152,7 +215,8 @@ public class Judge {
 
     private static void print(MessageExt message, long tagsCode) {
         StringBuilder properties = new StringBuilder();
-        message.getProperties().forEach((name, value) -> properties.append(name).append('\u0001').append(value).append('\u0002'));
+        Map<String, String> there = message.getProperties();
+        (there == null ? Map.<String, String>of() : there).forEach((name, value) -> properties.append(name).append('\u0001').append(value).append('\u0002'));
         System.out.println(String.join("\t", "MESSAGE", message.getTopic(), "" + message.getQueueId(), "" + message.getQueueOffset(),
             "" + message.getCommitLogOffset(), "" + message.getStoreSize(), "" + message.getFlag(), "" + message.getBornTimestamp(),
             "" + message.getStoreTimestamp(), "" + message.getSysFlag(), "" + message.getBodyCRC(), "" + tagsCode, message.getMsgId(),
