@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.message import MessageBatch
 from rocketflow_store.verify import verify_store
 from tests.apache.judge import ApacheStore, read_ours
 
@@ -28,7 +30,13 @@ def apache(request: pytest.FixtureRequest) -> ApacheStore:
 
 def fill(path: Path) -> None:
     """Every way of putting, over several files."""
-    with MessageStore.open(path, SIZES) as store:
+    with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:
+        for number in range(30):
+            entries = [BatchEntry(n, b"entry %d" % n, b"KEYS\x01e%d\x02TAGS\x01t\x02" % n) for n in range(20)]
+            batch = MessageBatch("batches", encode_batch_body(entries), {"CLUSTER": "c"}, queue_id=number % 2)
+            assert store.put_message(batch).stored
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+            assert store.put_message(Message("lights", b"light %d" % number, tags="x", properties=light)).stored
         for number in range(400):
             assert store.put_message(
                 Message("orders", b"one %d" % number, tags=f"t{number % 3}", keys=[f"k{number}"], properties={"é": "ü"})
