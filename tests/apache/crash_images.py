@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.config import StorePaths
+from rocketflow_store.confirm import read_confirm
 from rocketflow_store.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.staged_part import batch_directory, stage
 from tests.apache.judge import JudgedMessage, read_ours
@@ -45,11 +47,8 @@ class Image:
     commits: list[Commit]
     damage: int = -1
     """Where bytes of the log were changed; -1 where none were."""
-
-    @property
-    def foreign(self) -> bool:
-        """Whether nothing in it tells what was synced."""
-        return not (self.path / "rocketflow").exists()
+    synced: int = 0
+    """Up to where the image itself says that the log was synced."""
 
 
 class _Writer:
@@ -138,7 +137,9 @@ def make_images(room: Path, seed: int) -> list[Image]:
         if kind not in ("killed", "power lost"):
             (path / "abort").touch()
             what, damage = _hurt(path, kind, rng)
-        images.append(Image(path, kind, what, truth, writer.commits, damage))
+        confirmed = read_confirm(StorePaths(path))
+        synced = confirmed.synced_offset if confirmed is not None else 0
+        images.append(Image(path, kind, what, truth, writer.commits, damage, synced))
     return images
 
 

@@ -162,7 +162,7 @@ def why_not_ours(image: Image, message: JudgedMessage, theirs: Served, ours: Ser
             if of_ours == 0 and there < whole:
                 return HALF_A_COMMIT
     cut_there = all(one.phy_offset + one.store_size <= image.damage for one in ours.values())
-    return ONLY_OURS_SEES if 0 <= image.damage < message.phy_offset and image.foreign and cut_there else None
+    return ONLY_OURS_SEES if image.synced <= image.damage < message.phy_offset and cut_there else None
 
 
 @pytest.mark.slow
