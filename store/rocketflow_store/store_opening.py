@@ -176,10 +176,6 @@ def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
         return CheckpointFields()
     except OSError as error:
         raise os_files.access_error(paths.checkpoint, error) from error
-    except OSError as error:
-        raise os_files.access_error(paths.checkpoint, error) from error
-    except OSError as error:
-        raise os_files.access_error(paths.checkpoint, error) from error
 
 
 def _recover(

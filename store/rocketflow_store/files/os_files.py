@@ -9,6 +9,7 @@ import contextlib
 import errno
 import mmap
 import os
+import stat
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -62,7 +63,10 @@ def read_file(path: Path) -> bytes:
     fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
-        size, position = disk.fstat(fd).st_size, 0
+        found, position = disk.fstat(fd), 0
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        size = found.st_size
         while part := read_at(fd, position, min(max(size - position, _LEAST_READ), _BLOCK), path):
             parts.append(part)
             position += len(part)
