@@ -113,9 +113,9 @@ def compare(image: Image, apache: list[JudgedMessage] | None, ours: Served, into
             found[reason] += 1
     their_end = max((one.phy_offset + one.store_size for one in theirs.values()), default=0)
     for place, message in ours.items():
-        if image.truth.get(place) != message and not is_unprotected(message, image.truth.get(place)):
+        if image.truth.get(place) != message and not is_unprotected_name(image, message):
             into.wrong.append(f"{image.path.name} ({image.kind}, {image.what}): {place} was never put like that")
-        elif image.truth[place] != message:
+        elif image.truth.get(place) != message:
             found[UNPROTECTED] += 1
         elif place not in theirs:
             behind = message.phy_offset >= their_end
@@ -139,6 +139,15 @@ def is_unprotected(message: JudgedMessage, truth: JudgedMessage | None) -> bool:
     if truth is None:
         return False
     return replace(truth, **{name: getattr(message, name) for name in HEAD}) == message
+
+
+def is_unprotected_name(image: Image, message: JudgedMessage) -> bool:
+    """As `is_unprotected`; the topic and the queue that a damaged record without a CRC names are others as well."""
+    if is_unprotected(message, image.truth.get(message.place)):
+        return True
+    original = next((one for one in image.truth.values() if one.phy_offset == message.phy_offset), None)
+    hit = message.phy_offset <= image.damage < message.phy_offset + message.store_size
+    return hit and original is not None and original.body == message.body
 
 
 def why_not_ours(image: Image, message: JudgedMessage, theirs: Served, ours: Served) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.planted.bugs import BUGS
-from tests.planted.planting import Tree, hunt, whole_tests_pass
+from tests.planted.planting import PRODUCT, Tree, hunt, whole_tests_pass
 from tests.reliability.trials import FULL, SEED
 
 SAMPLE = 3
@@ -19,11 +20,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "spoilt", base.path)
     for bug in BUGS:
-        tree = Tree(tmp_path / bug.name, base.path)
         for path in tree.plant(bug):
-            name = path.relative_to(tree.path)
-            assert path.read_bytes() != (base.path / name).read_bytes()
+            whole = base.path / path.relative_to(tree.path)
+            assert path.read_bytes() != whole.read_bytes()
+        for path in (tree.path / PRODUCT).rglob("*.py"):
+            shutil.copy2(base.path / path.relative_to(tree.path), path)
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
 
