@@ -115,9 +115,9 @@ class CommitLog:
         """
         begin = at = self.wrote_offset
         view = memoryview(data)
-        if self._buffered is not None and self._buffered.refuses:
-            if any(self._files.find(phy_offset) is None for phy_offset, _ in stretches):
-                raise StorePoolDeficientError(self._files.directory, self._buffered.pool.size)
+        buffered = self._buffered
+        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
+            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         try:
             for number, (phy_offset, start) in enumerate(stretches, 1):
                 stop = stretches[number][1] if number < len(stretches) else len(data)

@@ -93,6 +93,9 @@ class ConfirmedDispatch:
             self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:
+        if len(ready) == 1 and isinstance(ready[0], list):
+            self._dispatch_singles(ready[0])
+            return
         for singles, group in groupby(ready, lambda rows: isinstance(rows, list)):
             if singles:
                 self._dispatch_singles(list(chain.from_iterable(group)))  # type: ignore[arg-type]

@@ -86,6 +86,7 @@ class PutPath:
         self.appended = appended
         self._encoder = MessageEncoder(parts.config)
         self._assigned = AssignedProperties(parts.config, parts.side_queues.is_batch_cq, parts.queues)
+        self._delay_levels_ms, self._property_crc = parts.config.delay_levels_ms, parts.config.append_prop_crc
         self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
         self.lock = threading.RLock()
@@ -196,7 +197,7 @@ class PutPath:
                 statistics.lock_began_ms = 0
 
     def _write(self, run: RecordRun) -> None:
-        rows = run.dispatched(self._config.delay_levels_ms)
+        rows = run.dispatched(self._delay_levels_ms)
         run.write()
         try:  # nothing below allocates much, or waits for anything
             run.publish()
@@ -225,15 +226,24 @@ class PutPath:
                     batches.append((len(outcomes), self._encoder.check_batch(request, queue_id, now_ms)))
                     outcomes.append(_NOT_YET)
                     continue
-                self._take_batches(run, batches, outcomes, now_ms)
-                outcomes.append(self._take_one(run, request, now_ms))
+                if batches:
+                    self._take_batches(run, batches, outcomes, now_ms)
+                if isinstance(request, RecordFields):
+                    fields, properties, given = request, decode_properties(request.properties), True
+                else:
+                    message = request if isinstance(request, Message) else self._encoder.inner_batch(request)
+                    queue_id = self._choose_queue(message)
+                    fields, properties = self._encoder.encode(message, queue_id, now_ms)
+                    given = False
+                outcomes.append(self._take_fields(run, fields, properties, now_ms, given=given))
             except MessageRejectedError as error:
                 outcomes.append(self.refuse(request, error.status, error.why))
             except (StoreError, MemoryError):
                 raise
             except Exception as error:  # what a caller gave concerns that caller alone
                 outcomes.append(error)
-        self._take_batches(run, batches, outcomes, now_ms)
+        if batches:
+            self._take_batches(run, batches, outcomes, now_ms)
         return outcomes
 
     def _take_batches(
@@ -243,9 +253,7 @@ class PutPath:
         outcomes: list[PutMessageResult | Exception],
         now_ms: int,
     ) -> None:
-        if not batches:
-            return
-        property_crc = self._config.append_prop_crc
+        property_crc = self._property_crc
         records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
         first = 0
         phy_offsets, queue_offsets = np.empty((2, len(records.sizes)), np.int64)
@@ -279,15 +287,6 @@ class PutPath:
         run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
         batches.clear()
 
-    def _take_one(self, run: RecordRun, request: PutRequest, now_ms: int) -> PutMessageResult:
-        if isinstance(request, RecordFields):
-            return self._take_fields(run, request, decode_properties(request.properties), now_ms, given=True)
-        if isinstance(request, MessageBatch):
-            request = self._encoder.inner_batch(request)
-        queue_id = self._choose_queue(request)
-        fields, properties = self._encoder.encode(request, queue_id, now_ms)
-        return self._take_fields(run, fields, properties, now_ms, given=False)
-
     def _refuse_all(
         self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str
     ) -> list[PutMessageResult | Exception]:
@@ -318,7 +317,7 @@ class PutPath:
         queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = run.next_offset(topic, queue_id) if queued else 0
         assigned = self._assigned.assign(run, fields, properties, queue_offset, given=given)
-        property_crc = self._config.append_prop_crc
+        property_crc = self._property_crc
         size = record_size(fields, property_crc)
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
@@ -358,7 +357,7 @@ class PutPath:
         tags = properties.get(PROPERTY_TAGS, "")
         tags_code = string_hash(tags) if tags else 0
         if topic == SCHEDULE_TOPIC:
-            tags_code = deliver_time(properties.get(PROPERTY_DELAY), now_ms, self._config.delay_levels_ms, tags_code)
+            tags_code = deliver_time(properties.get(PROPERTY_DELAY), now_ms, self._delay_levels_ms, tags_code)
         return DispatchRow(
             topic,
             fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1,
@@ -376,6 +375,8 @@ class PutPath:
 
 
 def _by_columns(requests: Sequence[PutRequest]) -> bool:
+    if len(requests) == 1:
+        return isinstance(requests[0], MessageBatch)
     return len(requests) >= _COLUMNS_FROM or any(isinstance(one, MessageBatch) for one in requests)
 
 

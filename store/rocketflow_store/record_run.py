@@ -76,16 +76,18 @@ class RecordRun:
     def place(self, size: int) -> int:
         """Physical offset of the next `size` bytes, which lie in one file and are given away."""
         phy_offset = self.where(size)
+        self._occupy(phy_offset, size)
+        return phy_offset
+
+    def _occupy(self, phy_offset: int, size: int) -> None:
         if phy_offset != self.end or not self._stretches:
             self._stretches.append((phy_offset, self._bytes))
         self.end = phy_offset + size
         self._bytes += size
-        return phy_offset
 
     def add(self, record: bytes, phy_offset: int) -> None:
         """The next record, at the place that `where` told."""
-        placed = self.place(len(record))
-        assert placed == phy_offset
+        self._occupy(phy_offset, len(record))
         self._parts.append(record)
         self.count += 1
         if self.by_columns:

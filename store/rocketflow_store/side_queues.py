@@ -38,6 +38,8 @@ class SideQueues:
     ) -> None:
         self._queues, self._batch_queues, self._has_batch_cq = queues, batch_queues, has_batch_cq
         self._multi_dispatch = multi_dispatch
+        self._plain: set[str] = set()
+        """Topics with messages that have plain queues, so they keep them."""
 
     def is_batch_cq(self, topic: str) -> bool:
         """Whether a topic's queues have one unit a batch: its attribute says so, or it has such a queue."""
@@ -45,9 +47,13 @@ class SideQueues:
 
     def take_one(self, row: DispatchRow) -> bool:
         """Put the units of one record; whether its own queue has its unit now."""
+        if row.topic in self._plain and not row.lmq:
+            return False
         for name, queue_offset in row.lmq:
             self._put_light(name, queue_offset, row.phy_offset, row.size, row.tags_code)
-        if row.queue_id < 0 or not self.is_batch_cq(row.topic):
+        if not self.is_batch_cq(row.topic):
+            self._plain.add(row.topic)
+        if row.queue_id < 0 or row.topic in self._plain:
             return False
         unit = np.zeros(1, BATCH_UNIT_DTYPE)
         unit[0] = (

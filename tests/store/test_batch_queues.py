@@ -221,7 +221,9 @@ def test_a_killed_store_gets_its_batch_queue_back(tmp_path: Path) -> None:
         path = killed(store)
     files = sorted((path / "batchconsumequeue" / "t" / "0").iterdir())
     assert len(files) == 5
-    files[-1].write_bytes(b"\xff" * files[-1].stat().st_size)  # never synced, so it may hold anything
+    units = bytearray(files[-1].read_bytes())  # never synced, so it may hold anything
+    units[BATCH_UNIT_SIZE + 8 : BATCH_UNIT_SIZE + 12] = (77).to_bytes(4, "big")
+    files[-1].write_bytes(units)
     with MessageStore.open(path, SMALL) as store:
         assert store.recovery.abort_found
         check_batches(store, counts)
