@@ -93,7 +93,12 @@ class MappedFileQueue:
             return True
         if not self._write or size == 0:
             return False
-        raise StoreVersionError(path, f"has {size} bytes, the other files of this store have {self.file_size}")
+        what = "is a directory" if path.is_dir() else f"has {size} bytes"
+        raise StoreVersionError(
+            path,
+            f"{what}, the other files of this store have {self.file_size} bytes; restore it, or look at it with "
+            "`rocketflow store verify`, and `--repair`",
+        )
 
     @property
     def directory(self) -> Path:

@@ -480,7 +480,7 @@ class Recovery:
     def cut_queues(self, end: int) -> None:
         """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
         for queue in self._queues.all():
-            if end < self._synced:
+            if end < self._synced or self._skipped:  # units at a queue's end may point into damage
                 self._synced_ends[queue.topic, queue.queue_id] = self._synced_end(queue)
             self._queues.forget_queue(queue.topic, queue.queue_id)
             stop = self._queues.end(queue.topic, queue.queue_id, end)
@@ -523,6 +523,12 @@ def refuse_unfit(paths: StorePaths, files: MappedFileQueue, record: StopRecord |
 
     `record` is what the last orderly stop left.
     """
+    if not files.files and record is not None and record.end_phy_offset > record.min_phy_offset:
+        raise StoreVersionError(
+            paths.commit_log,
+            f"holds no file, and the log ended at {record.end_phy_offset} at the last orderly stop; restore the files, "
+            f"or remove {paths.stop_record} to begin anew",
+        )
     for one, following in pairwise(files.files):
         if one.end_offset < following.file_from_offset:
             raise StoreVersionError(

@@ -33,6 +33,8 @@ pytestmark = pytest.mark.slow
 
 HEADER = 88
 BLOCK = 4096
+FOUND_BLOCKS = (7_000_141, 9_100_161)
+"""Trials that once went wrong: an end mark copied into the middle of a file; the last messages of two queues lost."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def block_of(rng: random.Random, images: Images, planted: Planted) -> tuple[Path
 def test_a_block_of_other_bytes(images: Images, tally: Callable[..., Tally]) -> None:
     """S10: zeros, a block of another place, the block as it was once."""
     counts = {stop: tally("S10", stop) for stop in STOPS}
-    for seed in seeds(60, 600):
+    for seed in (*FOUND_BLOCKS, *seeds(60, 600)):
         rng = random.Random(seed)
         stop = STOPS[seed % 2]
         planted = fresh(images.take(stop))

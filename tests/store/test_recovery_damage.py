@@ -12,7 +12,7 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import MissingStorePathError
+from rocketflow_store.errors import MissingStorePathError, StoreVersionError
 from rocketflow_store.recovery_preview import preview_recovery
 from rocketflow_store.verify import verify_store
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
@@ -240,6 +240,18 @@ def test_what_an_orderly_stop_left_and_is_missing(tmp_path: Path, names: list[st
     codes = {line["code"] for line in report_of(planted.path)}
     assert codes == {"RF-HEAL"}
     assert verify_store(planted.path).findings == []
+
+
+@pytest.mark.parametrize("what", ["commitlog", "every file"])
+def test_a_log_that_is_gone_does_not_begin_anew(tmp_path: Path, what: str) -> None:
+    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    shutil.rmtree(planted.path / "commitlog")
+    if what == "every file":
+        (planted.path / "commitlog").mkdir()
+    before = digests(planted.path / "consumequeue")
+    with pytest.raises((MissingStorePathError, StoreVersionError), match="commitlog"):
+        MessageStore.open(planted.path, CONFIG)
+    assert digests(planted.path / "consumequeue") == before
 
 
 def test_a_clean_store_is_not_looked_through(tmp_path: Path) -> None:

@@ -195,15 +195,15 @@ def test_a_flipped_byte_is_found_with_its_place(capsys: pytest.CaptureFixture[st
     with log.open("r+b") as opened:
         opened.seek(place + 100)
         opened.write(b"y")
+    with MessageStore.open(path):
+        code, said = failure(capsys, "store", "verify", path, "--repair")
+        assert (code, str(os.getpid()) in said) == (75, True)
     queue = path / "consumequeue" / "t" / "0" / f"{0:020d}"
     with queue.open("r+b") as opened:
         opened.seek(3 * 20 + 7)
         opened.write(b"\x7f")
     (found,) = call(capsys, "store", "verify", path, "--json", code=1)
     assert {(one["kind"], one["offset"]) for one in found["findings"]} >= {("wrong-unit", 60)}
-    with MessageStore.open(path):
-        code, said = failure(capsys, "store", "verify", path, "--repair")
-        assert (code, str(os.getpid()) in said) == (75, True)
     (repaired,) = call(capsys, "store", "verify", path, "--repair", "--json", code=1)
     assert (repaired["findings"], repaired["lostRecords"]) == ([], 0)
     assert [one["action"] for one in repaired["repaired"]] == ["rebuild-queue"]
