@@ -10,15 +10,17 @@ import argparse
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocketflow.runtime import cache_directory
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS, Target, in_memory
 from tests.reliability.trials import environment
 
 ATHERIS = "atheris==3.0.0"
@@ -74,6 +76,7 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
         (corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
     began = time.monotonic()
     paths = environment()["PYTHONPATH"]
+    room = tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=in_memory())  # libFuzzer ends without cleaning up
     child = subprocess.run(
         [
             *(sys.executable, "-m", "tests.fuzz.coverage_guided", target.name, str(corpus)),
@@ -81,13 +84,14 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
             *(f"-timeout={INPUT_SECONDS}", f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={findings}{os.sep}"),
             *("-verbosity=1", "-close_fd_mask=0"),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(fuzzer)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(fuzzer)]), "RF_FUZZ_ROOM": room},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         check=False,
     )
+    shutil.rmtree(room, ignore_errors=True)
     told = "\n".join(line for line in child.stdout.splitlines() if "Instrumenting" not in line)
     executed = re.search(r"number_of_executed_units: (\d+)", told)
     covered = re.findall(r" cov: (\d+) ", told)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import codecs
 import faulthandler
+import os
 import shutil
 import struct
 import tempfile
@@ -98,11 +99,15 @@ for codec in ("utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32
 _ = (faulthandler, numpy.ma)  # loaded by others at the first use
 
 
+def in_memory() -> str | None:
+    """A directory in memory; None where there is none."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
 @cache
 def room() -> Path:
     """The only directory that may be touched: in memory where that can be had."""
-    shared = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=shared if shared.is_dir() else None))
+    path = Path(tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=os.environ.get("RF_FUZZ_ROOM", in_memory())))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
