@@ -207,7 +207,7 @@ def _expect(what: str, found: int, wanted: int) -> None:
 
 
 def _verify(path: Path, report: DemoReport) -> None:
-    from rocketflow_store.verify import verify_store
+    from rocketflow_store.fsck.verify import verify_store
 
     result = verify_store(path)
     if result.findings:

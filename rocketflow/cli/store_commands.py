@@ -219,7 +219,7 @@ def offset(
 ) -> None:
     """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
     from rocketflow_store.errors import UnknownTopicError
-    from rocketflow_store.offset_by_time import TimeBoundary
+    from rocketflow_store.queues.offset_by_time import TimeBoundary
 
     if boundary not in tuple(TimeBoundary):
         raise typer.BadParameter(f"--boundary {boundary!r}: {', '.join(TimeBoundary)}")
@@ -314,7 +314,7 @@ def verify(
     from rocketflow.cli.verify_report import print_findings, print_steps
 
     if repair:
-        from rocketflow_store.repair import repair_store
+        from rocketflow_store.fsck.repair import repair_store
 
         with _progress("verify") as step:
             repaired = repair_store(path, _config(config), workers=workers, progress=step)
@@ -325,7 +325,7 @@ def verify(
             print_findings(repaired.left)
         code = repaired.exit_code
     else:
-        from rocketflow_store.verify import verify_store
+        from rocketflow_store.fsck.verify import verify_store
 
         with _progress("verify") as step:
             found = verify_store(path, _config(config), workers=workers, progress=step)

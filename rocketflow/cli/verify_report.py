@@ -9,8 +9,8 @@ from rocketflow.cli import failures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.findings import VerifyResult
-    from rocketflow_store.repair import RepairStep
+    from rocketflow_store.fsck.findings import VerifyResult
+    from rocketflow_store.fsck.repair import RepairStep
 
 
 def print_findings(found: VerifyResult) -> None:

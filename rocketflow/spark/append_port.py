@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.message_store import MessageStore
-from rocketflow_store.sink_commit import commit_batch, commit_nothing
+from rocketflow_store.sink.sink_commit import commit_batch, commit_nothing
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink_options import SinkOptions
-    from rocketflow_store.sink_commit import CommitResult, SinkBatch
+    from rocketflow_store.sink.sink_commit import CommitResult, SinkBatch
 
 _RETRY_S: Final = 0.02
 

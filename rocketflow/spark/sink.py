@@ -22,14 +22,14 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.errors import MessageRejectedError, StoreError
-from rocketflow_store.sink_commit import (
+from rocketflow_store.sink.sink_commit import (
     SinkBatch,
     abort_batch,
     last_commit,
     register_run,
     registered_run,
 )
-from rocketflow_store.staged_part import StagedPart, batch_directory, stage
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig as StoreConfig
     from rocketflow_store.errors import StoreError as StoreError
-    from rocketflow_store.get_message_result import GetMessageResult as GetMessageResult
     from rocketflow_store.message import Message as Message
     from rocketflow_store.message import MessageExt as MessageExt
     from rocketflow_store.message_store import MessageStore as MessageStore
+    from rocketflow_store.reading.get_message_result import GetMessageResult as GetMessageResult
     from rocketflow_store.results import AppendBatchResult as AppendBatchResult
     from rocketflow_store.results import PutMessageResult as PutMessageResult
     from rocketflow_store.results import StoreSnapshot as StoreSnapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AppendBatchResult": "results",
     "FlushDiskType": "status",
-    "GetMessageResult": "get_message_result",
+    "GetMessageResult": "reading.get_message_result",
     "GetMessageStatus": "status",
     "Message": "message",
     "MessageExt": "message",

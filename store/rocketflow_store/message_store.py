@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store import events
-from rocketflow_store.async_put import AsyncPut
-from rocketflow_store.bulk_append import BulkAppend
-from rocketflow_store.clean_service import CleanResult, CleanService
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.confirmed_dispatch import ConfirmedDispatch
-from rocketflow_store.derived_state import leave_stop_record
 from rocketflow_store.errors import MessageRejectedError, StoreClosedError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.flush_services import FlushServices
-from rocketflow_store.put_path import PutPath
-from rocketflow_store.remembered_commits import remember_commits
-from rocketflow_store.service_thread import ServiceThread
+from rocketflow_store.put.async_put import AsyncPut
+from rocketflow_store.put.bulk_append import BulkAppend
+from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
+from rocketflow_store.put.put_path import PutPath
+from rocketflow_store.reading.store_queries import StoreQueries
+from rocketflow_store.recovery.derived_state import leave_stop_record
+from rocketflow_store.recovery.store_opening import open_parts
+from rocketflow_store.services.clean_service import CleanResult, CleanService
+from rocketflow_store.services.flush_services import FlushServices
+from rocketflow_store.services.service_thread import ServiceThread
+from rocketflow_store.sink.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.statistics import StoreStatistics
 from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.store_opening import open_parts
-from rocketflow_store.store_queries import StoreQueries
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.consume_queue import ConsumeQueue
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.get_message_result import GetMessageResult
     from rocketflow_store.message import Message, MessageBatch, MessageExt
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
 
 _FIRST_CLEAN_S: Final = 60.0

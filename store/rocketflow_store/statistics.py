@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rocketflow_store.get_message_result import GetMessageResult
+    from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.results import PutMessageResult
     from rocketflow_store.status import PutMessageStatus
 

@@ -11,20 +11,20 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rocketflow_store.batch_consume_queue import BatchQueueTable
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
-from rocketflow_store.confirm import read_confirm
 from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
-from rocketflow_store.index_coverage import IndexCoverage, index_coverage
-from rocketflow_store.index_service import IndexService
-from rocketflow_store.log_view import CommitLogView
-from rocketflow_store.mapped_file_queue import MappedFileQueue
-from rocketflow_store.queue_table import FileQueueTable
+from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
+from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.queues.queue_table import FileQueueTable
+from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.results import StoreSnapshot
-from rocketflow_store.store_queries import StoreQueries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.consume_queue import ConsumeQueue
-    from rocketflow_store.get_message_result import GetMessageResult
-    from rocketflow_store.mapped_file import MappedFile
+    from rocketflow_store.files.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
-    from rocketflow_store.recovery import Recovery, RecoveryResult
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.reading.get_message_result import GetMessageResult
+    from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 
 
 class StoreReader:
@@ -160,7 +160,7 @@ class StoreReader:
 
     def preview(self, look: Callable[[Recovery, StoreReader], RecoveryResult]) -> RecoveryResult:
         """Let `look` see what a recovery of this store would find."""
-        from rocketflow_store.recovery import Recovery
+        from rocketflow_store.recovery.recovery import Recovery
 
         config = self.config
         return look(

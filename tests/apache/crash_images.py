@@ -12,9 +12,9 @@ import pyarrow as pa
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StorePaths
-from rocketflow_store.confirm import read_confirm
-from rocketflow_store.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.staged_part import batch_directory, stage
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.apache.judge import JudgedMessage, read_ours
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.simulated_disk import SimulatedDisk, State

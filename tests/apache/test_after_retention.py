@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.apache.judge import ApacheStore, read_ours
 
 pytestmark = pytest.mark.apache

@@ -12,8 +12,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import MessageBatch
-from rocketflow_store.verify import verify_store
 from tests.apache.judge import ApacheStore, read_ours
 
 pytestmark = pytest.mark.apache

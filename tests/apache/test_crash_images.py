@@ -14,7 +14,7 @@ import pytest
 
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.errors import StoreError, StoreVersionError
-from rocketflow_store.repair import repair_store
+from rocketflow_store.fsck.repair import repair_store
 from tests.apache.crash_images import IMAGES_A_RUN, KINDS, SIZES, Image, make_images
 from tests.apache.judge import ApacheStore, JudgedMessage, judged_ours
 from tests.reliability.trials import FULL, SEED

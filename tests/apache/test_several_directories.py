@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.errors import MissingStorePathError
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.apache.judge import ApacheStore, read_ours
 
 pytestmark = pytest.mark.apache

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.bench.apache_store import VERSION, ApacheStore
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio

@@ -24,7 +24,6 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.broker_conf import load_broker_conf
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.encode import BatchEncoder
@@ -32,13 +31,8 @@ from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.columns import SOURCE_COLUMNS
-from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.confirm import read_confirm
-from rocketflow_store.consume_queue import ConsumeQueue
-from rocketflow_store.consume_queue_ext import ConsumeQueueExt
-from rocketflow_store.dispatch import rows_of_records
 from rocketflow_store.errors import StoreError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
@@ -46,16 +40,22 @@ from rocketflow_store.format.compression import compress_body, decompress_body
 from rocketflow_store.format.message_id import decode_offset_msg_id, offset_msg_id
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
-from rocketflow_store.index_file import IndexFile
-from rocketflow_store.remembered_commits import remembered_commit
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index.index_file import IndexFile
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.store_layout import recorded_layout
+from rocketflow_store.layout.store_meta import StoreMeta
+from rocketflow_store.put.dispatch import rows_of_records
+from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+from rocketflow_store.queues.consume_queue import ConsumeQueue
+from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
+from rocketflow_store.recovery.stop_record import StopRecord
+from rocketflow_store.sink.commit_envelope import CommitEnvelope, decode_envelope
+from rocketflow_store.sink.remembered_commits import remembered_commit
+from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.sql92 import compile_filter
-from rocketflow_store.staged_part import load, stage
-from rocketflow_store.stop_record import StopRecord
-from rocketflow_store.store_layout import recorded_layout
-from rocketflow_store.store_meta import StoreMeta
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import validate_group, validate_topic
-from rocketflow_store.verify import verify_store
 from tests.fuzz.audit import anywhere, confined_to
 
 CONFIG = StoreConfig(

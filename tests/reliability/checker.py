@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketflow_store import StoreReader
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.reliability import sometimes
 from tests.reliability.independent_reader import queue_messages
 from tests.reliability.workload import number_of

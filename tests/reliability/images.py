@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore
-from rocketflow_store.findings import Finding
-from rocketflow_store.repair import repair_store
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.findings import Finding
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.reliability.checker import Verdict
 from tests.reliability.independent_reader import parse_record
 from tests.store.damage import CONFIG, Place, Planted, key_of

@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.errors import StoreAccessError, StoreVersionError
-from rocketflow_store.repair import repair_store
+from rocketflow_store.fsck.repair import repair_store
 from tests.reliability.images import (
     IMAGE_CONFIG,
     LOG_FILE,

@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.errors import StoreError
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.reliability.disk_layer import READS, Call, Failing
 from tests.reliability.power import Run, config
 from tests.reliability.results import Tally

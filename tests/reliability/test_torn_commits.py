@@ -12,9 +12,9 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.sink_commit import SinkBatch, commit_batch, last_commit
-from rocketflow_store.staged_part import batch_directory, stage
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
+from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.reliability.checker import Place, check
 from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, SEED

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, MessageBatch
-from rocketflow_store.verify import verify_store
+from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 << 10,

@@ -12,8 +12,8 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import StoreVersionError
-from rocketflow_store.file_sizes import detect_sizes
 from rocketflow_store.format.index_layout import index_file_size
+from rocketflow_store.layout.file_sizes import detect_sizes
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": 8192,

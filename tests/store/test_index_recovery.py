@@ -9,9 +9,9 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
-from rocketflow_store.index_service import IndexService
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.java_compat import index_hash
-from rocketflow_store.verify import verify_store
 
 START = 1_700_000_000_000
 SLOTS, ENTRIES = 10, 50
@@ -104,7 +104,7 @@ def test_slots_that_did_not_reach_the_disk_are_made_again(tmp_path: Path) -> Non
 
 
 def test_many_blocks_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketflow_store.index_file._BLOCK_ENTRIES", 7)
+    monkeypatch.setattr("rocketflow_store.index.index_file._BLOCK_ENTRIES", 7)
     for keep in (6, 7, 8, 29, 30):
         index = filled(tmp_path / str(keep), 30)
         index.recover(100 * keep, time_of)

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.allocate_ahead import AllocateMappedFileService
-from rocketflow_store.clean_service import preview_clean
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import (
@@ -27,11 +25,13 @@ from rocketflow_store.errors import (
     StoreVersionError,
 )
 from rocketflow_store.files import disk, os_files
-from rocketflow_store.log_directories import LogDirectories
-from rocketflow_store.mapped_file_queue import MappedFileQueue
-from rocketflow_store.repair import repair_store
-from rocketflow_store.store_layout import StoreLayout, recorded_layout, side_directory
-from rocketflow_store.verify import verify_store
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.store_layout import StoreLayout, recorded_layout, side_directory
+from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.log.log_directories import LogDirectories
+from rocketflow_store.services.clean_service import preview_clean
 
 SIZE = 8192
 NOON_MS = 1_760_000_000_000

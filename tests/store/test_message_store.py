@@ -35,7 +35,7 @@ from rocketflow_store.errors import (
     StoreVersionError,
     UnknownColumnError,
 )
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400

@@ -23,8 +23,9 @@ from rocketflow_store.errors import (
     StoreFullError,
     StoreLockedError,
 )
-from rocketflow_store.mapped_file import MappedFile
-from rocketflow_store.retention import (
+from rocketflow_store.files.mapped_file import MappedFile
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.services.retention import (
     CleanReason,
     DiskPressure,
     FileAge,
@@ -35,9 +36,8 @@ from rocketflow_store.retention import (
     expired_queue_files,
     is_delete_hour,
 )
-from rocketflow_store.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
-from rocketflow_store.staged_part import stage
-from rocketflow_store.verify import verify_store
+from rocketflow_store.sink.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
+from rocketflow_store.sink.staged_part import stage
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_006_400_000 - 1_700_006_400_000 % (24 * HOUR_MS) + 12 * HOUR_MS

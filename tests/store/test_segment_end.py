@@ -9,7 +9,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.format.record import BLANK_SIZE
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.reliability.independent_reader import log_records, queue_messages
 
 FILE = 4096

@@ -10,13 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader, chunk_append, spare_parts
+from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.files import disk, os_files
-from rocketflow_store.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.staged_part import StagedPart, batch_directory, stage
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.log import chunk_append
+from rocketflow_store.sink import spare_parts
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 SMALL = {
     "mapped_file_size_commit_log": 256 << 10,

@@ -19,11 +19,11 @@ from rocketflow_store.errors import StoreAccessError, StoreConfigError, StoreFen
 from rocketflow_store.files import memory_lock, os_files
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields
-from rocketflow_store.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.staged_part import stage
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.log.transient_store_pool import TransientStorePool, WriteBuffer
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.staged_part import stage
 from rocketflow_store.statistics import runtime_info
-from rocketflow_store.transient_store_pool import TransientStorePool, WriteBuffer
-from rocketflow_store.verify import verify_store
 
 START = 1_700_000_000_000
 SIZE = 1 << 16

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.findings import RangeSet
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.findings import RangeSet
+from rocketflow_store.fsck.verify import verify_store
 from tests.store.damage import CONFIG, Planted, copied, digests, flip, make
 from tests.store.test_golden_stores import CLOSED, config_of
 

@@ -20,7 +20,6 @@ from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columns import SINK_COLUMNS
-from rocketflow_store.dispatch import DispatchRows
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
@@ -41,7 +40,8 @@ from rocketflow_store.message import (
     TRANSIENT_PROPERTY_PREFIX,
     Message,
 )
-from rocketflow_store.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
+from rocketflow_store.put.dispatch import DispatchRows
+from rocketflow_store.put.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
 from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:

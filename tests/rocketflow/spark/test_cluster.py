@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rocketflow_store import StoreReader
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
 from tests.rocketflow.spark.cluster import standalone_cluster
 from tests.rocketflow.spark.stores import append, numbered
 

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 from rocketflow.spark.sink import make_stream_writer
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.sink_commit import ReplayMismatchError, last_commit
-from rocketflow_store.verify import verify_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.sink.sink_commit import ReplayMismatchError, last_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,219 @@
+"""The files of one directory, or of several, as one range of offsets."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped_file import MappedFile, file_name
+from rocketflow_store.log.log_directories import LogDirectories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
+
+
+class MappedFileQueue:
+    """Adjacent files of `file_size` bytes, in the order of their offsets.
+
+    A read-only queue skips what a live writer may show for a moment (an empty file), and takes the new file where one
+    was replaced; a writing one refuses a directory whose files do not fit together. New files come from `allocator`,
+    with all their blocks; without one they are sparse.
+    """
+
+    def __init__(
+        self,
+        directory: Path | LogDirectories,
+        file_size: int,
+        *,
+        write: bool,
+        allocator: AllocateMappedFileService | None = None,
+    ) -> None:
+        self.directories = directory if isinstance(directory, LogDirectories) else LogDirectories((directory,))
+        self.file_size = file_size
+        self._write, self._allocator = write, allocator
+        self._names, self._synced_names = 0, 0
+        self._names_failure: StoreFencedError | None = None
+        self._names_lock = threading.Lock()
+        self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
+        self.replacements = 0
+        """Rises where files are not those of before: after a restore, or a recovery that cut the end."""
+        self._lock = threading.Lock()
+        self._look()
+
+    def refresh(self) -> None:
+        """Look which files the directory has now. A writing queue knows: it makes and removes them itself."""
+        if not self._write:
+            self._look()
+
+    def _look(self) -> None:
+        found = self.directories.entries()
+        with self._lock:
+            known = self._files
+            if known and next(reversed(known)) not in found:  # retention takes the oldest, never the newest
+                self.replacements += 1
+            self._files = {offset: mapped for offset, mapped in known.items() if offset in found}
+            for offset in known.keys() - found.keys():
+                known[offset].close()
+            for offset in sorted(found):
+                self._take(offset, found[offset])
+
+    def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
+        """Have the file that the directory names now."""
+        known = self._files.get(offset)
+        if known is not None:
+            if not known.is_replaced(entry.inode()):
+                return
+            self._files = {start: mapped for start, mapped in self._files.items() if start != offset}
+            known.close()
+            self.replacements += 1
+        path = Path(entry.path)
+        if not self._usable(path):
+            return
+        try:
+            self._add(MappedFile(path, offset, write=self._write))
+        except StoreAccessError:
+            if path.exists():
+                raise
+
+    def _add(self, mapped: MappedFile) -> None:
+        self._files = dict(sorted({**self._files, mapped.file_from_offset: mapped}.items()))
+
+    def _usable(self, path: Path) -> bool:
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False
+        if size == self.file_size:
+            return True
+        if not self._write or size == 0:
+            return False
+        what = "is a directory" if path.is_dir() else f"has {size} bytes"
+        raise StoreVersionError(
+            path,
+            f"{what}, the other files of this store have {self.file_size} bytes; restore it, or look at it with "
+            "`rocketflow store verify`, and `--repair`",
+        )
+
+    @property
+    def directory(self) -> Path:
+        """The directory, or one of several to name them by."""
+        return self.directories.first
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """The files, oldest first."""
+        return list(self._files.values())
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def first(self) -> MappedFile | None:
+        """The oldest file, those aside that are about to go."""
+        for mapped in self._files.values():
+            if not mapped.retired:
+                return mapped
+        return None
+
+    @property
+    def last(self) -> MappedFile | None:
+        files = self._files
+        return files[next(reversed(files))] if files else None
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds `offset`."""
+        return self._files.get(offset - offset % self.file_size) if offset >= 0 else None
+
+    def create(self, file_from_offset: int) -> MappedFile:
+        """A new file that begins at `file_from_offset`."""
+        assert file_from_offset % self.file_size == 0
+        while True:
+            try:
+                created = self._create_in(self.directories.home_of(file_from_offset, self.file_size), file_from_offset)
+                break
+            except StoreFullError:
+                if not self.directories.reject(file_from_offset):
+                    raise
+        self.directories.made(file_from_offset)
+        with self._lock:
+            self._add(created)
+        return created
+
+    def _create_in(self, directory: Path, file_from_offset: int) -> MappedFile:
+        if not directory.is_dir():
+            os_files.make_directory(directory)
+            os_files.sync_directory(directory.parent)
+        path = directory / file_name(file_from_offset)
+        if self._allocator is None:
+            return MappedFile.create(path, file_from_offset, self.file_size)
+        self.sync_names()  # a power loss must not keep this name and lose the one before
+        self._allocator.place(file_from_offset, path)
+        self._names += 1
+        return MappedFile(path, file_from_offset, write=True)
+
+    def allocate_ahead(self, *offsets: int) -> None:
+        """Files that begin at these offsets will be needed soon."""
+        if self._allocator is not None:
+            self._allocator.want(offsets)
+
+    def sync_names(self) -> None:
+        """Make the names of allocated files durable; returns once those given before the call are."""
+        if self._synced_names == self._names:
+            return
+        with self._names_lock:
+            names = self._names
+            if self._names_failure is not None:
+                raise self._names_failure  # a second sync cannot be believed
+            if self._synced_names != names:
+                try:
+                    for directory in self.directories.writable:
+                        os_files.sync_directory(directory)
+                except StoreFencedError as error:
+                    self._names_failure = error
+                    raise
+                self._synced_names = names
+
+    def drop_from(self, offset: int) -> list[Path]:
+        """Delete the files that begin at or behind `offset`; their paths."""
+        with self._lock:
+            dropped = [mapped for mapped in self._files.values() if mapped.file_from_offset >= offset]
+            self._files = {start: mapped for start, mapped in self._files.items() if start < offset}
+        for mapped in reversed(dropped):  # a stop in between must not leave a gap
+            mapped.destroy()
+            os_files.sync_directory(mapped.path.parent)
+        return [mapped.path for mapped in dropped]
+
+    def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[MappedFile]:
+        """Delete the `count` oldest files, up to the first that somebody holds; which went.
+
+        A held file is retired: it goes at a later call, when it was let go or `forcibly_after_ms` passed.
+        """
+        removed: list[MappedFile] = []
+        for mapped in self.files[:count]:
+            if not mapped.retire(now_ms, forcibly_after_ms):
+                break
+            mapped.destroy()  # where that is refused the file stays known, and retired
+            with self._lock:
+                self._files = {start: one for start, one in self._files.items() if one is not mapped}
+            removed.append(mapped)
+        _sync_parents(removed)
+        return removed
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            files, self._files = self._files, {}
+            for mapped in files.values():
+                mapped.close()
+
+
+def _sync_parents(files: Iterable[MappedFile]) -> None:
+    """Make it durable that files are gone."""
+    for directory in {mapped.path.parent for mapped in files}:
+        os_files.sync_directory(directory)

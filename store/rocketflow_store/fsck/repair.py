@@ -1,0 +1,497 @@
+"""`verify --repair`: what the log allows to make again is made again; what is lost is set aside and served around.
+
+First a plan, a function of what `verify` found (`plan_repair`), then its steps (`_Apply`), each of which can be
+killed and done again; then everything is looked at anew, until there is nothing left to do. The log itself is never
+shortened here but by recovery; nothing is changed or moved without a copy in `quarantine/`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.index_entries import IndexEntries
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.errors import StoreError, StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.files.mapped_file import MappedFile
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.format.checkpoint_layout import CheckpointFields
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.record import encode_blank
+from rocketflow_store.fsck.findings import VerifyResult
+from rocketflow_store.fsck.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.layout.store_layout import recorded_layout
+from rocketflow_store.layout.store_meta import FORMAT_VERSION
+from rocketflow_store.log.log_walk import sound_records
+from rocketflow_store.put.dispatch import Dispatcher, DispatchRows, rows_of_records
+from rocketflow_store.queues.consume_queue import ConsumeQueue
+from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays
+from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.recovery.positions import clamp_to
+from rocketflow_store.recovery.stop_record import StopRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.fsck.findings import Damage, Finding
+
+_MAX_ROUNDS: Final = 6
+_LOOKS_LIKE_ID: Final = re.compile(rb"[0-9a-f]{32}")
+_UNIT_KINDS: Final = frozenset({"missing-unit", "wrong-unit", "stray-unit"})
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing to do: `action` with `target` (a path, or TOPIC/QUEUE), because of `why`."""
+
+    action: str
+    target: str
+    why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"action": self.action, "target": self.target, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is to be done, in this order. `keep` are damaged ranges of the log of which a copy is made."""
+
+    keep: tuple[Damage, ...] = ()
+    aside: tuple[Finding, ...] = ()
+    sizes: tuple[Finding, ...] = ()
+    blanks: tuple[Finding, ...] = ()
+    config: tuple[Finding, ...] = ()
+    meta: tuple[Finding, ...] = ()
+    queues: tuple[tuple[str, int], ...] = ()
+    queue_files: tuple[str, ...] = ()
+    index: bool = False
+    checkpoint: bool = False
+    offsets: tuple[Finding, ...] = ()
+    recover: bool = False
+
+    @property
+    def steps(self) -> list[RepairStep]:
+        """What changes the store (copies of damage that stays are not counted)."""
+        listed = (
+            ("set-aside", self.aside),
+            ("resize", self.sizes),
+            ("write-end-mark", self.blanks),
+            ("restore", self.config),
+            ("rewrite", self.meta),
+            ("clamp", self.offsets),
+        )
+        steps = [RepairStep(action, one.file, one.detail) for action, found in listed for one in found]
+        steps += [RepairStep("rebuild-queue", f"{topic}/{queue}", "units disagree") for topic, queue in self.queues]
+        if self.index:
+            steps.append(RepairStep("rebuild-index", "index", "entries disagree with the log, or are missing"))
+        if self.checkpoint:
+            steps.append(RepairStep("rewrite", "checkpoint", "fields disagree with the log"))
+        if self.recover:
+            steps.append(RepairStep("recover", "commitlog", "the last stop was not orderly, or left bytes at the end"))
+        return steps
+
+
+@dataclass(slots=True)
+class RepairResult:
+    """What `verify` found first, what was done, what it finds now."""
+
+    found: VerifyResult
+    left: VerifyResult
+    steps: list[RepairStep] = field(default_factory=list)
+    cut: bool = False
+    """Whether recovery cut or passed over bytes that a message may have been in."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing to do, 1 all was healed (or something is left to do by hand), 3 messages are lost."""
+        return 3 if self.cut else self.left.exit_code or int(bool(self.steps))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self.left.as_dict(),
+            "repaired": [one.as_dict() for one in self.steps],
+            "findingsBefore": [one.as_dict() for one in self.found.findings],
+        }
+
+
+def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> RepairPlan:
+    """What to do about findings. After an unclean stop recovery comes first, and needs files that fit together."""
+
+    def of(*kinds: str) -> tuple[Finding, ...]:
+        return tuple(one for one in found.findings if one.kind in kinds)
+
+    logs = tuple(f"{one}/" for one in paths.commit_logs)
+    sizes = tuple(one for one in of("file-size") if one.file.startswith(logs) and one.length)
+    other_sizes = tuple(one for one in of("file-size") if one not in sizes)
+    foreign = tuple(one for one in of("foreign-file") if _inside(one.file, paths))
+    fit = RepairPlan(
+        keep=tuple(one for one in found.damage if not one.gap),
+        aside=foreign + other_sizes,
+        sizes=sizes,
+        blanks=of("blank"),
+        config=tuple(one for one in of("config") if _restorable(Path(one.file))),
+        meta=of("meta"),
+        recover=unclean or bool(of("torn-tail")),
+    )
+    if fit.recover or sizes:
+        return fit
+    return replace(
+        fit,
+        queues=tuple(sorted(found.queues)),
+        queue_files=tuple(sorted({one.file for one in of(*_UNIT_KINDS)})),
+        index=found.index_damaged,
+        checkpoint=bool(of("checkpoint")),
+        offsets=() if found.queues else of("offset"),
+    )
+
+
+def repair_store(
+    path: str | Path,
+    config: StoreConfig | None = None,
+    *,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> RepairResult:
+    """Verify and repair until nothing is left to do. StoreLockedError where another process writes here."""
+    path = Path(path)
+    check_directory(path, must_exist=True)
+    paths = StorePaths.of(path, config)
+    result: RepairResult | None = None
+    for _ in range(_MAX_ROUNDS):
+        lock = DirectoryLock(paths.lock)
+        try:
+            found = verify_store(path, config, workers=workers, progress=progress, locked=True)
+            plan = plan_repair(found, paths, unclean=paths.abort.exists())
+            if result is None:
+                result = RepairResult(found, found)
+            stuck = bool(result.steps) and found.findings == result.left.findings
+            result.left = found
+            if not stuck:
+                _Apply(paths, config, found, plan).run()
+        finally:
+            lock.release()
+        if stuck or not plan.steps:
+            break
+        result.steps += plan.steps
+        if plan.recover and not _recovered(path, config, result):
+            break
+    assert result is not None
+    return result
+
+
+def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> bool:
+    """Open for writing and close; False where that is refused (the log has a gap)."""
+    from rocketflow_store.message_store import MessageStore
+
+    try:
+        with MessageStore.open(path, config) as store:
+            result.cut = result.cut or bool(store.recovery.quarantined)
+    except StoreVersionError:
+        return False
+    return True
+
+
+def _inside(file: str, paths: StorePaths) -> bool:
+    return any(file.startswith(f"{one}/") for one in (*paths.commit_logs, paths.consume_queue, paths.index))
+
+
+def _restorable(path: Path) -> bool:
+    """Whether a config file can be had again: from its .bak, or (topics) from the queues."""
+    return path.name == "topics.json" or _backup_is_good(path)
+
+
+def _backup_is_good(path: Path) -> bool:
+    backup = path.with_name(path.name + ".bak")
+    files = ConfigFiles(path.parent)
+    for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
+        if one.path == path:
+            try:
+                _ = one.data_version
+                return backup.exists()
+            except StoreError:
+                return False
+    return False
+
+
+class _Apply:
+    """The steps of a plan, under the store's lock."""
+
+    def __init__(self, paths: StorePaths, config: StoreConfig | None, found: VerifyResult, plan: RepairPlan) -> None:
+        self._paths, self._found, self._plan = paths, found, plan
+        self._config = (config or StoreConfig()).fitted_to(paths)
+        self._quarantine = Quarantine(self._paths)
+        self._damage = sorted((one.phy_offset, one.end) for one in found.damage)
+
+    def run(self) -> None:
+        plan = self._plan
+        for damage in plan.keep:
+            self._keep(damage)
+        for one in plan.aside:
+            kept = self._quarantine.set_aside(Path(one.file))
+            self._quarantine.note(SET_ASIDE, one.file, 0, one.length, one.detail, kept)
+        for one in plan.sizes:
+            self._resize(one)
+        for one in plan.blanks:
+            self._end_mark(one)
+        for one in plan.config:
+            self._restore(Path(one.file), one.detail)
+        if plan.meta:
+            self._meta(plan.meta[0])
+        if plan.queues:
+            self._queues()
+        if plan.index:
+            self._index()
+        if plan.checkpoint:
+            self._checkpoint()
+        if plan.offsets:
+            self._offsets()
+
+    # -- the log
+
+    def _keep(self, damage: Damage) -> None:
+        """Damage stays where it is; a copy is kept, and a line in the report."""
+        mapped = MappedFile(Path(damage.file), damage.phy_offset - damage.position, write=False)
+        data = mapped.buffer.slice(damage.position, damage.length)
+        kept = None
+        if np.frombuffer(data, np.uint8).any():
+            kept = self._quarantine.keep(f"commitlog/{damage.phy_offset:020d}.record", data)
+        mapped.close()
+        self._quarantine.note(QUARANTINED, damage.file, damage.position, damage.length, damage.why, kept)
+
+    def _resize(self, one: Finding) -> None:
+        """Give a CommitLog file the length of the others; what it has too much is kept."""
+        path, size = Path(one.file), self._config.mapped_file_size_commit_log
+        kept = None
+        fd = os_files.open_file(path, write=True)
+        try:
+            there = os_files.file_size(fd)
+            if there > size:
+                rest = os_files.read_at(fd, size, there - size, path)
+                kept = self._quarantine.keep(f"commitlog/{path.name}.rest", rest) if any(rest) else None
+                os_files.make_sparse(fd, path, size)
+            else:
+                os_files.preallocate(fd, path, size)
+            os_files.sync_file(fd, path)
+        finally:
+            os_files.close_file(fd)
+        self._quarantine.note(HEALED, path, 0, one.length, f"{one.detail}; made {size} bytes long", kept)
+
+    def _end_mark(self, one: Finding) -> None:
+        path = Path(one.file)
+        fd = os_files.open_file(path, write=True)
+        try:
+            before = os_files.read_at(fd, one.offset, 8, path)
+            kept = self._quarantine.keep(f"commitlog/{path.name}.blank", before) if any(before) else None
+            os_files.write_at(fd, path, one.offset, encode_blank(one.length))
+            os_files.sync_file(fd, path)
+        finally:
+            os_files.close_file(fd)
+        self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
+
+    def _forget_stop(self) -> None:
+        """The files of queues and index will not be those of the last orderly stop."""
+        record = StopRecord.load(self._paths)
+        if record is not None:
+            record.without_files().write(self._paths)
+
+    # -- queues
+
+    def _queues(self) -> None:
+        """Put the units of every record of the damaged queues; empty slots get one that names the damage."""
+        self._forget_stop()
+        paths, wanted = self._paths, set(self._plan.queues)
+        for name in self._plan.queue_files:
+            if Path(name).is_file():
+                kept = self._quarantine.keep_file(Path(name))
+                self._quarantine.note(HEALED, name, 0, 0, "units were made again from the log", kept)
+            else:
+                self._quarantine.note(HEALED, name, 0, 0, "the file was missing; it was made again from the log")
+        size = self._config.mapped_file_size_consume_queue
+        queues = {
+            key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True)
+            for key in wanted
+            if not key[0].startswith(LMQ_PREFIX)
+        }
+        ends = dict.fromkeys(queues, 0)
+        for rows in self._rows():
+            leave_out_strays(rows)
+            for code, key in enumerate(rows.queues):
+                mine = rows.queue_of == code
+                if key in queues and mine.any():
+                    _put_units(queues[key], rows, np.flatnonzero(mine))
+                    ends[key] = max(ends[key], int(rows.queue_offsets[mine].max()) + 1)
+        for key, queue in queues.items():
+            end = self._end_of(queue, ends[key])
+            queue.truncate(end)
+            self._clear_strays(queue)
+            fill_holes(queue, end, self._damage)
+            queue.close()
+            _sync_files(paths.consume_queue / key[0] / str(key[1]))
+            for directory in (paths.consume_queue / key[0] / str(key[1]), paths.consume_queue / key[0]):
+                os_files.sync_directory(directory)
+        os_files.sync_directory(paths.consume_queue)
+
+    def _end_of(self, queue: ConsumeQueue, claimed: int) -> int:
+        """Behind the last record of a queue: the log's, those lost to damage, those removed with their log files."""
+        stray = self._found.strays.get((queue.topic, queue.queue_id), [])
+        end = queue.scan_end()
+        while stray and end > claimed and stray[-1][1] >= end > stray[-1][0]:
+            end = stray[-1][0]
+            stray = stray[:-1]
+        return max(end, claimed)
+
+    def _clear_strays(self, queue: ConsumeQueue) -> None:
+        """Empty the slots whose unit belongs to no record."""
+        end = queue.scan_end()
+        for start, stop in self._found.strays.get((queue.topic, queue.queue_id), []):
+            if start < min(stop, end):
+                queue.put_bytes(start, bytes(UNIT_SIZE * (min(stop, end) - start)))
+
+    def _rows(self) -> Iterator[DispatchRows]:
+        files = MappedFileQueue(self._paths.log_directories(), self._config.mapped_file_size_commit_log, write=False)
+        try:
+            for mapped, records in sound_records(files.files, self._found.end, self._damage):
+                yield rows_of_records(records, mapped.file_from_offset, self._config.delay_levels_ms)
+        finally:
+            files.close()
+
+    # -- index
+
+    def _index(self) -> None:
+        """A new index beside the old one, then one takes the other's place."""
+        self._forget_stop()
+        paths, config = self._paths, self._config
+        staged = paths.staged_index
+        _remove_tree(staged)
+        service = IndexService(staged, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
+        table = FileQueueTable(staged / "no-queues", config.mapped_file_size_consume_queue, None, write=True)  # type: ignore[arg-type]
+        dispatcher = Dispatcher(table, service)
+        for rows in self._rows():
+            rows.queue_of[:] = -1
+            dispatcher.dispatch(rows)
+        for file in service.files:
+            file.sync()
+        service.close()
+        for old in sorted(paths.index.iterdir()) if paths.index.is_dir() else []:
+            kept = self._quarantine.set_aside(old)
+            self._quarantine.note(HEALED, old, 0, kept.stat().st_size, "the index was made again from the log", kept)
+        os_files.make_directory(paths.index)
+        for new in sorted(staged.iterdir()) if staged.is_dir() else []:
+            os_files.rename(new, paths.index / new.name)
+        os_files.sync_directory(paths.index)
+        os_files.sync_directory(paths.root)
+        _remove_tree(staged)
+
+    # -- small files
+
+    def _restore(self, path: Path, why: str) -> None:
+        """A config file from its .bak; topics.json else from the queues."""
+        backup = path.with_name(path.name + ".bak")
+        good = _backup_is_good(path)
+        kept = self._quarantine.set_aside(path) if path.exists() else None
+        self._quarantine.note(HEALED, path, 0, 0, why, kept)
+        if good:
+            os_files.write_atomically(path, os_files.read_file(backup))
+            return
+        if backup.exists():
+            self._quarantine.set_aside(backup)
+        topics = ConfigFiles(path.parent, self._config.clock).topics
+        queues: dict[str, int] = {}
+        for topic, queue_id in self._found.queue_ends:
+            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        for topic, count in sorted(queues.items()):
+            topics.set_queue_nums(topic, max(count, self._config.default_topic_queue_nums))
+
+    def _meta(self, one: Finding) -> None:
+        path = self._paths.meta
+        raw = os_files.read_file(path)
+        kept = self._quarantine.keep_file(path)
+        known, recorded = _LOOKS_LIKE_ID.search(raw), recorded_layout(self._paths.root)
+        store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
+        body = {
+            "storeId": known.group().decode() if known and recorded is None else store_id,
+            "formatVersion": FORMAT_VERSION,
+            **{key: getattr(self._config, name) for name, key in SIZE_KEYS.items()},
+            **({} if self._paths.layout.is_default else self._paths.layout.as_dict()),
+        }
+        os_files.write_atomically(path, json.dumps(body, indent=1).encode())
+        self._quarantine.note(HEALED, path, 0, one.length, one.detail, kept)
+
+    def _checkpoint(self) -> None:
+        path, newest = self._paths.checkpoint, self._found.max_store_timestamp
+        kept = self._quarantine.keep_file(path) if path.is_file() else None
+        if path.is_dir():
+            kept = self._quarantine.set_aside(path)
+        config = self._config
+        index = IndexService(
+            self._paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=False
+        )
+        fields = CheckpointFields(newest, newest, index.full_end_timestamp, 0, self._found.end)
+        index.close()
+        os_files.write_atomically(path, fields.encode())
+        self._quarantine.note(HEALED, path, 0, 0, "made again from the log", kept)
+
+    def _offsets(self) -> None:
+        """Move stored positions back to the ends of their queues."""
+        ends = self._found.queue_ends
+        files = ConfigFiles(self._paths.config, self._config.clock)
+        clamp_to(self._paths, files, lambda topic, queue_id: ends.get((topic, queue_id), 0))
+
+
+def _sync_files(directory: Path) -> None:
+    for one in directory.iterdir():
+        fd = os_files.open_file(one, write=True)
+        try:
+            os_files.sync_file(fd, one)
+        finally:
+            os_files.close_file(fd)
+
+
+def _put_units(queue: ConsumeQueue, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
+    one = DispatchRows(
+        phy_offsets=rows.phy_offsets[mine],
+        sizes=rows.sizes[mine],
+        tags_codes=rows.tags_codes[mine],
+        store_timestamps=rows.store_timestamps[mine],
+        queue_offsets=rows.queue_offsets[mine],
+        queues=[(queue.topic, queue.queue_id)],
+        queue_of=np.zeros(len(mine), np.int32),
+        entries=IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp)),
+    )
+    Dispatcher(_OneQueue(queue), None).dispatch(one)  # type: ignore[arg-type]
+
+
+class _OneQueue:
+    """The queue table that a dispatcher needs, of one queue."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+
+    def add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        assert (topic, queue_id) == (self._queue.topic, self._queue.queue_id)
+        return self._queue
+
+    find = add
+
+
+def _remove_tree(directory: Path) -> None:
+    """Delete what an earlier repair was making."""
+    if directory.is_dir():
+        for one in directory.iterdir():
+            os_files.remove_file(one)
+        os_files.remove_directory(directory)

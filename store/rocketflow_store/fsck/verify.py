@@ -1,0 +1,434 @@
+"""fsck: every record, queue unit and index entry against the log, and the small files. Reads only; works beside a
+live writer. Memory does not grow with the store: the log is read in stretches, queues and index in blocks.
+
+Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a gap in the log: lost), `torn-tail`
+(bytes behind the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
+queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
+`missing-entry` (a record that the index does not name), `checkpoint`, `config`, `meta`, `offset` (a position behind its
+queue's end), `file-size`, `foreign-file`. Everything but what is lost can be made again: `repair`.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.fsck.findings import Damage, Finding, FindingList, VerifyResult
+from rocketflow_store.fsck.verify_index import IndexCheck
+from rocketflow_store.fsck.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
+from rocketflow_store.fsck.verify_side import (
+    check_checkpoint,
+    check_config,
+    check_files,
+    check_meta,
+    offsets_beyond,
+)
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.log.resync import is_whole
+from rocketflow_store.queues.consume_queue import lost as lost_units
+from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.queues.queue_table import LMQ_PREFIX
+from rocketflow_store.recovery.derived_state import believed_record, record_crc_range
+from rocketflow_store.recovery.stop_record import is_another
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+
+    Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
+
+__all__ = ["Finding", "VerifyResult", "verify_store"]
+
+_BLOCK: Final = 1 << 16
+_ANOTHER_FILE: Final = "is not the file that was here at the last orderly stop"
+_MAX_ODD: Final = 1000
+"""Units of a block that are looked at one by one."""
+
+
+class _AnyLength(MappedFileQueue):
+    """Takes files of an odd length too, as far as they go."""
+
+    def _usable(self, path: Path) -> bool:
+        try:
+            return path.is_file() and path.stat().st_size > 0 and int(path.name) % self.file_size == 0
+        except FileNotFoundError:
+            return False
+
+    def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
+        super()._take(offset, entry)
+        taken = self._files.get(offset)
+        if taken is not None:
+            taken.file_size = min(taken.file_size, self.file_size)
+
+
+class _LenientReader(StoreReader):
+    _log_files_type = _AnyLength
+
+
+def verify_store(
+    path: str | Path,
+    config: StoreConfig | None = None,
+    *,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+    locked: bool = False,
+) -> VerifyResult:
+    """Check the whole store, `workers` CommitLog files at a time; `progress(done, total)` is told bytes of log.
+
+    `locked` says that the caller itself holds the store's lock, and that nobody writes.
+    """
+    began = time.monotonic()
+    result = VerifyResult()
+    with _LenientReader(path, config) as reader:
+        _Verification(reader, result, progress, locked=locked).run(workers)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+class _Verification:
+    def __init__(
+        self,
+        reader: StoreReader,
+        result: VerifyResult,
+        progress: Callable[[int, int], None] | None,
+        *,
+        locked: bool,
+    ) -> None:
+        self._reader, self._result, self._progress = reader, result, progress
+        self._state = reader.state
+        if locked:
+            self._state = "unclean" if reader.paths.abort.exists() else "clean"
+        confirmed = read_confirm(reader.paths)
+        self._end = reader.max_phy_offset
+        self._bounds = reader.snapshot().queues
+        self._quiet = self._state != "running"
+        self._limit = self._end if not self._quiet else max(self._end, self._written_end())
+        self._settled = 0
+        if self._state == "clean":
+            self._settled = self._limit
+        elif confirmed is not None:
+            self._settled = self._end if self._state == "running" else min(confirmed.durable_offset, self._end)
+        self._record = believed_record(reader.paths)
+        self._found = FindingList()
+        self._queues: dict[Queue, QueueReport] = {}
+        self._damage: list[Damage] = []
+        self._behind_marks: list[tuple[int, int]] = []
+        self._done = 0
+
+    def _written_end(self) -> int:
+        """Physical offset behind the last byte of the log that is not zero."""
+        for mapped in reversed(self._reader.log_files):
+            if written_end := mapped.written_end():
+                return mapped.file_from_offset + min(written_end, mapped.file_size)
+        return 0
+
+    def run(self, workers: int) -> None:
+        reader, result, found = self._reader, self._result, self._found
+        if self._quiet:
+            check_files(reader.paths, reader.config, found)
+        topics = check_config(reader.paths, found)
+        index = IndexCheck(reader.index.files, reader.min_phy_offset, self._end, settled=self._state == "clean")
+        index.structure(found, reader.log)
+        context = LogContext(
+            reader, index, self._settled, topics, self._bounds, self._told, record_crc_range(reader.paths)
+        )
+        files = [one for one in reader.log_files if one.file_from_offset < self._limit]
+        with ThreadPoolExecutor(workers) as pool:
+            reports = list(pool.map(lambda one: self._log_file(context, one), files))
+        for mapped, report in zip(files, reports, strict=True):
+            self._take(report)
+            if report.end == mapped.file_size:
+                self._behind_marks.append((mapped.file_from_offset + report.mark, mapped.end_offset))
+        self._gaps(files)
+        self._log_ends(files, reports)
+        self._damage += [one for report in reports for one in report.heads]
+        for topic, queue_id in sorted(self._bounds.keys() | self._queues.keys()):
+            self._queue(topic, queue_id)
+        self._units()
+        self._index(index, reports)
+        self._damages()
+        check_meta(reader.paths, reader.config, found)
+        if self._quiet:
+            # where the last file ended with its blank, the log goes on at the next one, which need not be there
+            limit = (
+                -(-self._end // reader.config.mapped_file_size_commit_log) * reader.config.mapped_file_size_commit_log
+            )
+            check_checkpoint(reader.paths, found, limit, result.max_store_timestamp, settled=self._state == "clean")
+        for key, one in self._queues.items():
+            result.queue_ends[key] = max(self._bounds.get(key, (0, 0))[1], one.next_offset)
+        if self._quiet:
+            offsets_beyond(reader.paths, result.queue_ends, topics, found)
+        first = ("record", "missing-file")
+        result.findings = sorted(found.listed, key=lambda one: one.kind not in first)
+        result.unlisted = found.unlisted
+        result.damage = self._damage
+        result.strays = {key: one.stray.ranges for key, one in self._queues.items() if one.stray}
+        result.end = self._limit if self._state == "clean" else self._end
+        result.index_damaged = any(
+            one.kind in ("index-header", "index-entry", "index-chain", "missing-entry")
+            or (one.kind == "file-size" and one.file.startswith(str(reader.paths.index)))
+            for one in found.listed
+        )
+
+    def _log_file(self, context: LogContext, mapped: MappedFile) -> LogFileReport:
+        limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
+        head = self._record.heads.get(mapped.file_from_offset) if self._record is not None else None
+        if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+            return LogFileReport(damage=[Damage(mapped.file_from_offset, limit, str(mapped.path), 0, _ANOTHER_FILE)])
+        return LogFileCheck(context, mapped, limit).run()
+
+    def _told(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._limit - self._reader.min_phy_offset)
+
+    def _take(self, report: LogFileReport) -> None:
+        result = self._result
+        result.records += report.records
+        result.bytes += report.bytes
+        result.without_record_crc += report.without_record_crc
+        result.max_store_timestamp = max(result.max_store_timestamp, report.max_store_timestamp)
+        self._damage += report.damage
+        for key, one in report.queues.items():
+            self._queues.setdefault(key, QueueReport()).update(one)
+
+    # -- the log
+
+    def _gaps(self, files: list[MappedFile]) -> None:
+        """CommitLog files that are missing between others, and what short ones lack."""
+        size = self._reader.config.mapped_file_size_commit_log
+        for one, following in pairwise(files):
+            if one.end_offset < following.file_from_offset:
+                gap = following.file_from_offset - one.end_offset
+                where = str(one.path if gap < size else self._reader.paths.commit_log)
+                self._damage.append(Damage(one.end_offset, gap, where, one.file_size, "not there", gap=True))
+
+    def _log_ends(self, files: list[MappedFile], reports: list[LogFileReport]) -> None:
+        """What looks like damage and is not: an end mark that is missing, and bytes that an unclean stop left."""
+        for at, (mapped, report) in enumerate(zip(files, reports, strict=True)):
+            if not report.damage:
+                continue
+            last = report.damage[-1]
+            limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
+            if last.why == _ANOTHER_FILE or last.position + last.length < limit:
+                continue
+            if at + 1 < len(files):
+                rest = memoryview(mapped.buffer)[last.position + 8 : last.position + last.length]
+                last.blank = not np.frombuffer(rest, np.uint8).any()
+            elif last.phy_offset >= self._settled or not self._claimed(last.phy_offset):
+                # nothing tells that this was ever a whole record
+                self._damage.remove(last)
+                self._found.add("torn-tail", mapped.path, last.position, last.length, last.why)
+
+    def _claimed(self, phy_offset: int) -> bool:
+        """Whether a queue's last unit says that a record begins at `phy_offset`."""
+        for topic, queue_id in self._bounds:
+            queue = self._reader.find(topic, queue_id)
+            if queue is not None:
+                end = queue.scan_end()
+                unit = queue.units(max(end - 1, queue.first_unit), end)
+                if len(unit) and int(unit["phy_offset"][-1]) == phy_offset:
+                    return True
+        return False
+
+    def _damages(self) -> None:
+        for one in [one for one in self._damage if one.blank and not one.claims]:
+            self._damage.remove(one)
+            self._found.add("blank", one.file, one.position, one.length, "the file's end mark is damaged")
+        for one in self._damage:
+            if not one.gap:
+                self._found.add("record", one.file, one.position, one.length, one.why)
+            self._result.lost_records += one.lost
+        for finding in self._found.listed:
+            if finding.kind == "missing-file":
+                self._result.lost_records = max(self._result.lost_records, 1)
+
+    # -- queues
+
+    def _queue(self, topic: str, queue_id: int) -> None:
+        """Slots that no record of the log asked for: behind damage, stray, or of a record with a damaged header."""
+        queue = self._reader.find(topic, queue_id)
+        report = self._queues.setdefault((topic, queue_id), QueueReport())
+        low, high = self._bounds.get((topic, queue_id), (0, 0))
+        if queue is None or topic.startswith(LMQ_PREFIX):
+            return
+        reached = queue.scan_end() if self._settled else high
+        if report.matched == high - low == max(reached, report.next_offset) - low and not report.wrong:
+            return
+        stop = max(reached, report.next_offset if self._state == "clean" else 0, high)
+        start = max(queue.first_unit, low)
+        for first in range(start, stop, _BLOCK):
+            units = queue.units(first, min(first + _BLOCK, stop))
+            blanks = pre_blank(units) | lost_units(units)
+            there = written(units)
+            empty = np.flatnonzero(~there) + first
+            if self._settled:
+                report.missing.add_numbers(empty[empty < report.next_offset])
+            match = np.zeros(len(units), bool)
+            match[there & ~blanks] = True
+            match[match] = self._match(topic, queue_id, first, units)[match]
+            real = np.flatnonzero(there & ~blanks)
+            hit = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=True)]
+            match[hit] = True
+            odd = np.flatnonzero(there & ~blanks & ~match)
+            odd = odd[~report.wrong.contains(odd + first)]
+            for row in odd[:_MAX_ODD].tolist():
+                self._odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]), low)
+            report.stray.add_numbers(odd[_MAX_ODD:] + first)
+
+    def _in_damage(self, phy_offsets: Ints, *, claim: bool = False) -> npt.NDArray[np.bool_]:
+        """Which offsets are of bytes known to be damaged; with `claim` the damage counts them as records lost."""
+        if not self._damage:
+            return np.zeros(len(phy_offsets), bool)
+        self._damage.sort(key=lambda one: one.phy_offset)
+        starts = np.array([one.phy_offset for one in self._damage], np.int64)
+        ends = np.array([one.end for one in self._damage], np.int64)
+        at = np.searchsorted(starts, phy_offsets, side="right") - 1
+        inside: npt.NDArray[np.bool_] = (at >= 0) & (phy_offsets < ends[at])
+        if claim:
+            for number in at[inside].tolist():
+                self._damage[number].claims += 1
+        return inside
+
+    def _match(self, topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        return self._reader.units_match(topic, queue_id, first, units)
+
+    def _odd_unit(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int, low: int) -> None:
+        """A unit whose record is not what it says: which of the two is wrong?"""
+        if phy_offset < self._reader.min_phy_offset and number <= low:
+            return
+        if self._header_is_damaged(queue, number, phy_offset, size):
+            return
+        if self._behind_mark(phy_offset) and self._follows(queue, number, phy_offset):
+            base = phy_offset - phy_offset % self._reader.config.mapped_file_size_commit_log
+            path = next(one.path for one in self._reader.log_files if one.file_from_offset == base)
+            why = "the file's end mark stands in front of it"
+            self._damage.append(Damage(phy_offset, size, str(path), phy_offset - base, why, claims=1))
+            return
+        self._queues[queue.topic, queue.queue_id].stray.add(number, number + 1)
+        if self._state == "clean" and phy_offset >= self._limit and self._follows(queue, number, phy_offset):
+            self._result.lost_records += 1  # the end of the log is gone
+
+    def _behind_mark(self, phy_offset: int) -> bool:
+        """Whether a place is in the part of a log file behind its end mark, where no record should be."""
+        return any(start <= phy_offset < stop for start, stop in self._behind_marks)
+
+    def _follows(self, queue: ConsumeQueue, number: int, phy_offset: int) -> bool:
+        """Whether a unit points behind the record of the one before it, and in front of the one behind it."""
+        before, behind = queue.units(max(number - 1, queue.first_unit), number), queue.units(number + 1, number + 2)
+        if len(before) and not pre_blank(before)[0] and int(before["phy_offset"][0]) >= phy_offset:
+            return False
+        return not (len(behind) and written(behind)[0] and int(behind["phy_offset"][0]) <= phy_offset)
+
+    def _header_is_damaged(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int) -> bool:
+        """Whether the record is at fault: it is there, but says that it is another one, which no queue confirms."""
+        if self._reader.record_size_at(phy_offset) != size or not self._follows(queue, number, phy_offset):
+            return False
+        try:
+            message = self._reader.log.message_at(phy_offset, size)
+        except StoreError:
+            return False
+        claimed = message.topic, message.queue_id
+        at = message.queue_offset
+        other = self._reader.find(*claimed) if claimed in self._bounds else None
+        unit = other.units(at, at + 1) if other is not None and at >= other.first_unit else None
+        if (
+            unit is not None
+            and len(unit)
+            and (int(unit["phy_offset"][0]), int(unit["msg_size"][0]))
+            == (
+                phy_offset,
+                size,
+            )
+        ):
+            return False
+        if self._displaced(queue, number, claimed, at):
+            return False
+        if claimed in self._queues:
+            report = self._queues[claimed]
+            report.missing.remove(at)
+            report.wrong.remove(at)
+        why = f"says it is {message.topic} queue {message.queue_id} offset {at}, "
+        why += f"which {queue.topic} queue {queue.queue_id} offset {number} points at"
+        base = phy_offset - phy_offset % self._reader.config.mapped_file_size_commit_log
+        path = next(one.path for one in self._reader.log_files if one.file_from_offset == base)
+        self._damage.append(Damage(phy_offset, size, str(path), phy_offset - base, why))
+        self._result.records -= 1
+        return True
+
+    def _displaced(self, queue: ConsumeQueue, number: int, claimed: Queue, at: int) -> bool:
+        """Whether a neighbour of a unit is as far from its place as the unit itself: then the file is at fault."""
+        for step in (-1, 1):
+            unit = queue.units(max(number + step, queue.first_unit), number + step + 1)
+            if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
+                continue
+            try:
+                beside = self._reader.log.message_at(int(unit["phy_offset"][0]), int(unit["msg_size"][0]))
+            except StoreError:
+                continue
+            if (beside.topic, beside.queue_id, beside.queue_offset) == (*claimed, at + step):
+                return True
+        return False
+
+    def _units(self) -> None:
+        """The queues' findings, a range of units each."""
+        for (topic, queue_id), report in self._queues.items():
+            kinds = (("missing-unit", report.missing), ("wrong-unit", report.wrong), ("stray-unit", report.stray))
+            directory = self._reader.paths.consume_queue / topic / str(queue_id)
+            size = self._reader.config.mapped_file_size_consume_queue
+            for kind, numbers in kinds:
+                for first, stop in numbers.ranges:
+                    self._result.queues.add((topic, queue_id))
+                    position, end = first * UNIT_SIZE, stop * UNIT_SIZE
+                    while position < end:
+                        base = position - position % size
+                        length = min(end, base + size) - position
+                        what = f"queue offset {position // UNIT_SIZE}"
+                        if length > UNIT_SIZE:
+                            what += f" to {(position + length) // UNIT_SIZE - 1}"
+                        self._found.add(kind, directory / f"{base:020d}", position - base, length, what)
+                        position += length
+
+    # -- index
+
+    def _index(self, index: IndexCheck, reports: list[LogFileReport]) -> None:
+        keys = 0
+        for report in reports:
+            keys += report.index.keys
+            damaged = self._in_damage(np.array([one[2] for one in report.index.wrong], np.int64))
+            for (number, entry, phy_offset), lost in zip(report.index.wrong, damaged.tolist(), strict=True):
+                if not lost:
+                    position = index.entry_position(number, entry)
+                    what = f"entry {entry} names {phy_offset}: no record with this key and time there"
+                    self._found.add("index-entry", index.path_of(number), position, 20, what)
+            damaged = self._in_damage(np.array(report.index.missing, np.int64))
+            for phy_offset, lost in zip(report.index.missing, damaged.tolist(), strict=True):
+                if not lost:
+                    mapped = next(
+                        one for one in self._reader.log_files if one.file_from_offset <= phy_offset < one.end_offset
+                    )
+                    position = phy_offset - mapped.file_from_offset
+                    size = self._reader.record_size_at(phy_offset) or 0
+                    self._found.add(
+                        "missing-entry", mapped.path, position, size, "the index lacks a key of this record"
+                    )
+        paths = self._reader.paths
+        lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
+        if not self._reader.index.files and keys and lost and self._state == "clean":
+            self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")

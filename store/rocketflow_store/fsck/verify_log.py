@@ -1,0 +1,261 @@
+"""One CommitLog file for `verify`: every record, its queue unit and its index entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
+from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.fsck.findings import Damage, RangeSet
+from rocketflow_store.fsck.verify_index import Compared
+from rocketflow_store.log.resync import is_end_blank, next_sound
+from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.put.dispatch import rows_of_records
+from rocketflow_store.queues.consume_queue import written
+from rocketflow_store.queues.queue_holes import stray_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.fsck.verify_index import IndexCheck
+    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.store_reader import StoreReader
+
+    Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
+
+_STRETCH_BYTES: Final = 32 << 20
+_NEAR: Final = 4096
+
+
+@dataclass(slots=True)
+class LogContext:
+    """What the files of one log have in common. Units and entries of records below `settled` must be there."""
+
+    reader: StoreReader
+    index: IndexCheck
+    settled: int
+    topics: Mapping[str, int] | None
+    """Numbers of queues."""
+    bounds: Mapping[Queue, tuple[int, int]]
+    told: Callable[[int], None]
+    record_crc: tuple[int, int] = (0, 0)
+    """Physical offsets in which every record ends with a CRC of itself."""
+
+
+@dataclass(slots=True)
+class QueueReport:
+    """What the records of one file say of one queue (queue offsets)."""
+
+    matched: int = 0
+    next_offset: int = 0
+    missing: RangeSet = field(default_factory=RangeSet)
+    wrong: RangeSet = field(default_factory=RangeSet)
+    stray: RangeSet = field(default_factory=RangeSet)
+
+    def update(self, other: QueueReport) -> None:
+        self.matched += other.matched
+        self.next_offset = max(self.next_offset, other.next_offset)
+        self.missing.update(other.missing)
+        self.wrong.update(other.wrong)
+
+
+@dataclass(slots=True)
+class LogFileReport:
+    """What one file holds. `end` is the position behind its last sound record; the end blank counts as the file's."""
+
+    records: int = 0
+    bytes: int = 0
+    end: int = 0
+    mark: int = 0
+    """Where the end mark stands, in a file that has one."""
+    without_record_crc: int = 0
+    max_store_timestamp: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    heads: list[Damage] = field(default_factory=list)
+    queues: dict[Queue, QueueReport] = field(default_factory=dict)
+    index: Compared = field(default_factory=Compared)
+
+
+class LogFileCheck:
+    """The check of bytes [0, limit) of one file."""
+
+    def __init__(self, context: LogContext, mapped: MappedFile, limit: int) -> None:
+        self._context, self._mapped, self._limit = context, mapped, limit
+        self._report = LogFileReport()
+        self._pairs: list[tuple[Ints, Ints]] = []
+        self._stretch = 0
+
+    def run(self) -> LogFileReport:
+        """Go through the file."""
+        position, report = 0, self._report
+        while position < self._limit:
+            scan = scan_records(self._mapped.buffer, position, self._limit)
+            if len(scan.positions):
+                position = self._run_of_records(scan.positions, scan.sizes)
+                if position != scan.end:
+                    continue
+            if is_end_blank(self._mapped, position):
+                report.bytes += self._mapped.file_size - position
+                report.mark = position
+                position = report.end = self._mapped.file_size
+            elif scan.stop is not ScanStop.LIMIT:
+                position = self._damaged(position, "no record where one should begin")
+            if position - self._stretch >= _STRETCH_BYTES:
+                self._compare_index(position)
+        self._compare_index(self._limit)
+        return report
+
+    def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
+        """Check a run; the position to go on from (behind the run, or behind the first damage in it)."""
+        mapped, report = self._mapped, self._report
+        records = RecordColumns(mapped.buffer, positions, sizes)
+        records.check_own_offset(mapped.file_from_offset)
+        faults = dict(records.faults)
+        if not faults:
+            protected = with_record_crc(records)
+            faults = content_faults(records, protected)
+            offsets = positions + mapped.file_from_offset
+            start, stop = self._context.record_crc
+            for row in np.flatnonzero(~protected & (offsets >= start) & (offsets < stop)).tolist():
+                faults.setdefault(row, LACKS_CRC)
+            report.without_record_crc += int(np.count_nonzero(~protected)) if not faults else 0
+        good = min(faults) if faults else records.count
+        if good:
+            fine = records if good == records.count else RecordColumns(mapped.buffer, positions[:good], sizes[:good])
+            self._sound_records(fine)
+            report.end = int(positions[good - 1] + sizes[good - 1])
+            self._context.told(report.end - int(positions[0]))
+        if good == records.count:
+            return int(positions[-1] + sizes[-1])
+        if faults[good] in SIZE_IS_RIGHT:
+            good_end = int(positions[good] + sizes[good])
+            return self._note(int(positions[good]), good_end, faults[good])
+        return self._damaged(int(positions[good]), faults[good])
+
+    def _sound_records(self, records: RecordColumns) -> None:
+        report, base = self._report, self._mapped.file_from_offset
+        rows = rows_of_records(records, base, self._context.reader.config.delay_levels_ms)
+        report.records += records.count
+        report.bytes += int(records.sizes.sum())
+        report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
+        of_row = rows.entries.of_row
+        self._pairs.append(((records.positions[of_row] << 32) | rows.entries.hashes, rows.store_timestamps[of_row]))
+        self._units_of(rows, records)
+
+    def _damaged(self, start: int, why: str) -> int:
+        """Note damage at `start`; the position of the next sound record (or the limit)."""
+        following = next_sound(self._mapped, start, self._limit)
+        return self._note(start, self._limit if following is None else following, why)
+
+    def _note(self, start: int, stop: int, why: str) -> int:
+        mapped = self._mapped
+        known = self._report.damage
+        if known and known[-1].position + known[-1].length == start:
+            known[-1].length += stop - start
+        else:
+            known.append(Damage(mapped.file_from_offset + start, stop - start, str(mapped.path), start, why))
+        self._context.told(stop - start)
+        return stop
+
+    def _compare_index(self, stop: int) -> None:
+        """Compare the keys gathered since the last time."""
+        start, self._stretch = self._stretch, stop
+        base = self._mapped.file_from_offset
+        if start >= min(stop, self._context.settled - base):
+            self._pairs = []
+            return
+        pairs, times = (
+            (np.concatenate(one) for one in zip(*self._pairs, strict=True))
+            if self._pairs
+            else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        )
+        self._pairs = []
+        stop = min(stop, self._context.settled - base)
+        kept = (pairs >> 32) < stop
+        self._context.index.compare(
+            base + start, base + stop, pairs[kept] - (start << 32), times[kept], self._report.index
+        )
+
+    # -- queue units
+
+    def _units_of(self, rows: DispatchRows, records: RecordColumns) -> None:
+        """Every record's unit: there, and the same."""
+        skipped = records.sys_flag & INNER_BATCH_FLAG != 0
+        paths = self._context.reader.paths
+        for code, (topic, queue_id) in enumerate(rows.queues):
+            mine = np.flatnonzero((rows.queue_of == code) & ~skipped)
+            if len(mine) == 0 or (paths.batch_consume_queue / topic).is_dir():
+                continue
+            self._compare_units(topic, queue_id, rows, mine)
+
+    def _other_heads(self, rows: DispatchRows, mine: npt.NDArray[np.intp], why: str) -> None:
+        """Records whose body is right and whose head cannot be."""
+        base, path = self._mapped.file_from_offset, str(self._mapped.path)
+        for phy_offset, size in zip(rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), strict=True):
+            self._report.heads.append(Damage(phy_offset, size, path, phy_offset - base, why))
+            self._report.records -= 1
+
+    def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
+        context = self._context
+        known = context.bounds.get((topic, queue_id))
+        if known is None and context.topics is not None and topic not in context.topics:
+            return  # of a topic that was deleted
+        if known is None and context.topics is not None and queue_id >= context.topics[topic]:
+            self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
+            return
+        report = self._report.queues.setdefault((topic, queue_id), QueueReport())
+        offsets = rows.queue_offsets[mine]
+        must = (rows.phy_offsets[mine] < context.settled) | (offsets < (known[1] if known else 0))
+        must &= _plausible(offsets, max(known[1] if known else 0, report.next_offset), self._limit // MIN_RECORD_SIZE)
+        if not must.all():
+            mine, offsets = mine[must], offsets[must]
+        queue = context.reader.find(topic, queue_id)
+        if len(mine) == 0:
+            return
+        report.next_offset = max(report.next_offset, int(offsets.max()) + 1)
+        if queue is None:
+            report.missing.add_numbers(np.unique(offsets))
+            return
+        order = np.argsort(offsets, kind="stable")
+        mine, offsets = mine[order], offsets[order]
+        cuts = np.flatnonzero(np.diff(offsets) > _NEAR) + 1
+        for part in np.split(np.arange(len(offsets)), cuts):
+            rows_here, wanted = mine[part], offsets[part]
+            first = max(int(wanted[0]), queue.first_unit)
+            units = queue.units(first, int(wanted[-1]) + 1) if int(wanted[-1]) >= first else queue.units(0, 0)
+            at = wanted - first
+            there = (at >= 0) & (at < len(units))
+            if not len(units):
+                report.missing.add_numbers(np.unique(wanted))
+                continue
+            chosen = units[np.where(there, at, 0)]
+            there &= written(chosen)
+            same = (chosen["phy_offset"] == rows.phy_offsets[rows_here]) & (chosen["msg_size"] == rows.sizes[rows_here])
+            if topic != SCHEDULE_TOPIC:
+                codes = chosen["tags_code"].astype(np.int64)
+                same &= (codes == rows.tags_codes[rows_here]) | (codes <= MAX_EXT_ADDRESS)
+            report.matched += int(np.count_nonzero(there & same))
+            if not (there & same).all():
+                report.missing.add_numbers(np.unique(wanted[~there]))
+                report.wrong.add_numbers(np.unique(wanted[there & ~same]))
+
+
+def _plausible(offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
+    """Which queue offsets can be those of neighbours in a queue that reaches to `end`: others come from a damaged head.
+
+    Without this, one flipped bit would claim a queue of 2^60 units. `room` is the number of records that can be in a
+    log file.
+    """
+    if len(offsets) > 1:
+        return ~stray_offsets(offsets)
+    return (offsets >= 0) & ((offsets <= end + room) if end else (offsets < 1 << 40))

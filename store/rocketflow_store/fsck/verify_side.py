@@ -1,0 +1,200 @@
+"""What `verify` says of the small files and of the directory: checkpoint, config, store.meta, odd and foreign files."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field
+from rocketflow_store.errors import StoreError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped_file import file_name
+from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
+from rocketflow_store.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.layout.store_layout import StoreLayout
+from rocketflow_store.message import SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.fsck.findings import FindingList
+
+_NAME_DIGITS: Final = 20
+_INDEX_NAME_DIGITS: Final = 17
+_LATEST_MS: Final = 1 << 46
+_LAST_OFFSET: Final = 1 << 56
+
+
+def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None:
+    """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told."""
+    files = ConfigFiles(paths.config)
+    topics: dict[str, int] | None = None
+    for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
+        path = paths.config / one.NAME
+        try:
+            _ = one.data_version  # reads the file, or its .bak
+            if one is files.topics:
+                known = files.topics.topics().items()
+                topics = {name: max(topic.read_queue_nums, topic.write_queue_nums) for name, topic in known}
+        except StoreError as error:
+            found.add("config", path, 0, _size(path), str(error))
+            continue
+        why = _why_unreadable(path)
+        if why is not None:
+            found.add("config", path, 0, _size(path), f"{why}; its .bak is good")
+    return topics
+
+
+def _why_unreadable(path: Path) -> str | None:
+    """Why a config file of which the `.bak` is good cannot be used; None where it can, or is not there to be used."""
+    if not path.exists():
+        return "is missing" if path.with_name(path.name + ".bak").exists() else None
+    try:
+        parse_json_object(os_files.read_file(path).decode("utf-8"))
+        return None
+    except (OSError, ValueError) as error:
+        return f"cannot be understood ({error})"
+
+
+def check_checkpoint(paths: StorePaths, found: FindingList, end: int, newest: int, *, settled: bool) -> None:
+    """Check the checkpoint of a log that ends at `end` and whose newest record was stored at `newest` (ms)."""
+    path = paths.checkpoint
+    if not path.exists():
+        if settled and end:
+            found.add("checkpoint", path, 0, 0, "is missing after an orderly stop")
+        return
+    if path.is_dir():
+        found.add("checkpoint", path, 0, 0, "is a directory")
+        return
+    try:
+        raw = os_files.read_file(path)
+    except OSError as error:
+        raise os_files.access_error(path, error) from error
+    if len(raw) != CHECKPOINT_SIZE:
+        found.add("checkpoint", path, 0, len(raw), f"has {len(raw)} bytes, not {CHECKPOINT_SIZE}")
+        return
+    fields = decode_checkpoint(raw)
+    latest = newest if settled and newest else _LATEST_MS
+    limits = {
+        "physic_msg_timestamp": latest,
+        "logics_msg_timestamp": latest,
+        "index_msg_timestamp": latest,
+        "master_flushed_offset": _LAST_OFFSET,
+        "confirm_phy_offset": end if settled else _LAST_OFFSET,
+    }
+    for at, (name, limit) in enumerate(limits.items()):
+        value = getattr(fields, name)
+        if not (-1 if at > 2 else 0) <= value <= limit:
+            found.add("checkpoint", path, 8 * at, 8, f"{name} is {value}, more than the log tells ({limit})")
+    if any(raw[CHECKPOINT_STRUCT.size :]):
+        at = next(at for at in range(CHECKPOINT_STRUCT.size, len(raw)) if raw[at])
+        found.add("checkpoint", path, at, 1, "holds something where nothing is written")
+
+
+def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> None:
+    """Check `rocketflow/store.meta` against the sizes of the files."""
+    if not paths.meta.exists():
+        return
+    size = _size(paths.meta)
+    try:
+        body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+        _ = body["storeId"], int64_field({"formatVersion": body["formatVersion"]}, "formatVersion", 0)
+        sizes = {name: int64_field({name: body[key]}, name, 0) for name, key in SIZE_KEYS.items()}
+        StoreLayout.from_dict(body)
+    except (OSError, ValueError, KeyError) as error:
+        found.add("meta", paths.meta, 0, size, f"cannot be understood ({error})")
+        return
+    for name, told in sizes.items():
+        if told != getattr(config, name):
+            found.add(
+                "meta", paths.meta, 0, size, f"{SIZE_KEYS[name]} is {told}, the files say {getattr(config, name)}"
+            )
+
+
+def check_files(paths: StorePaths, config: StoreConfig, found: FindingList) -> None:
+    """Names and sizes of the big files, and that the CommitLog has no gap. A live writer may be making a new one."""
+    bases: list[int] = []
+    for directory in paths.commit_logs:
+        _directory(directory, config.mapped_file_size_commit_log, found)
+        bases += [int(one.name) for one in _files(directory) if _is_name(one.name, _NAME_DIGITS) and _size(one)]
+    bases.sort()
+    size = config.mapped_file_size_commit_log
+    for base, following in pairwise(bases):
+        for gone in range(base + size, following, size):
+            found.add("missing-file", paths.commit_log / file_name(gone), 0, size, "a CommitLog file is missing")
+    for topic in _directories(paths.consume_queue):
+        for queue in _directories(topic):
+            if queue.name.isdigit():
+                _directory(queue, config.mapped_file_size_consume_queue, found)
+            else:
+                found.add("foreign-file", queue, 0, 0, "is no queue")
+    for one in _files(paths.index):
+        if not _is_name(one.name, _INDEX_NAME_DIGITS):
+            found.add("foreign-file", one, 0, _size(one), "is no index file")
+        elif _size(one) != config.index_file_size:
+            found.add("file-size", one, 0, _size(one), f"an index file has {config.index_file_size} bytes")
+
+
+def _directory(directory: Path, file_size: int, found: FindingList) -> None:
+    for one in _files(directory):
+        size = _size(one)
+        if not _is_name(one.name, _NAME_DIGITS) or int(one.name) % file_size:
+            found.add(
+                "foreign-file", one, 0, size, f"no file of this directory can have this name ({file_size} bytes each)"
+            )
+        elif one.is_dir():
+            found.add("foreign-file", one, 0, 0, "is a directory")
+        elif size != file_size:
+            found.add("file-size", one, 0, size, f"has {size} bytes, the others have {file_size}")
+
+
+def offsets_beyond(
+    paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: Mapping[str, int] | None, found: FindingList
+) -> None:
+    """Stored positions behind the end of their queue (`ends`: the number behind the last message)."""
+    files = ConfigFiles(paths.config)
+    try:
+        for (topic, group), offsets in files.consumer_offsets.table().items():
+            if topics is not None and topic not in topics:
+                continue
+            for queue_id, offset in offsets.items():
+                end = ends.get((topic, queue_id), 0)
+                if offset > end:
+                    what = f"{topic}@{group} queue {queue_id} is at {offset}, its end is {end}"
+                    found.add("offset", files.consumer_offsets.path, 0, _size(files.consumer_offsets.path), what)
+    except StoreError:
+        pass  # listed already
+    try:
+        for level, offset in files.delay_offsets.offsets().items():
+            end = ends.get((SCHEDULE_TOPIC, level - 1), 0)
+            if offset > end:
+                what = f"delay level {level} is at {offset}, the end of its queue is {end}"
+                found.add("offset", files.delay_offsets.path, 0, _size(files.delay_offsets.path), what)
+    except StoreError:
+        pass
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _directories(directory: Path) -> Iterator[Path]:
+    yield from (one for one in _files(directory) if one.is_dir())
+
+
+def _is_name(name: str, digits: int) -> bool:
+    return name.isascii() and name.isdigit() and len(name) >= digits
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""IndexFiles: from a key to physical offsets."""

@@ -1,0 +1,94 @@
+"""What a store's index speaks for: a key that it does not name is nowhere in that part of the log.
+
+Index entries follow the log, so the index covers a range as far as no record with keys lies between the last entry of
+one file and the first of the next, before the first file, or behind the last one. Gaps and damage inside a file are
+not looked for here; that is `verify`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.message import (
+    KEY_SEPARATOR,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQ_KEY,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.index.index_file import IndexFile
+    from rocketflow_store.log.log_view import CommitLogView
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCoverage:
+    """Physical offsets [begin, end) in which the index names every key; `complete` where that is the whole log."""
+
+    begin_phy_offset: int
+    end_phy_offset: int
+    complete: bool
+
+
+def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int) -> IndexCoverage:
+    """The newest gapless range that the index files cover of a log that ends at `end`."""
+    floor = log.min_phy_offset
+    begin = known_until = floor
+    for one in files:
+        header = one.reload()
+        if one.entries == 0 or header.begin_phy_offset >= end:
+            continue
+        if _first_with_keys(log, known_until, header.begin_phy_offset) is not None:
+            # of a file's first record, keys may stand in the file before, which is not there
+            begin = header.begin_phy_offset + (log.record_size_at(header.begin_phy_offset) or 0)
+        last = header.end_phy_offset
+        if last < floor:
+            known_until = floor
+        else:
+            known_until = max(known_until, last + (log.record_size_at(last) or 0) if _whole(one, log) else last)
+    missing = _first_with_keys(log, known_until, end)
+    if missing is None:
+        return IndexCoverage(begin, max(end, begin), begin == floor)
+    return IndexCoverage(begin, max(missing, begin), False)
+
+
+def _whole(file: IndexFile, log: CommitLogView) -> bool:
+    """Whether a file holds every key of its last record; the rest may stand in a next file."""
+    if file.room:
+        return True
+    last = file.header.end_phy_offset
+    try:
+        message = log.message_at(last, check_crc=False)
+    except StoreError:
+        return False
+    keys = [one for one in (message.keys or "").split(KEY_SEPARATOR) if one]
+    tail = file.entry_table()["phy_offset"][1:][-len(keys) - 1 :]
+    return int(np.count_nonzero(tail == last)) == len(keys) + bool(message.uniq_key)
+
+
+def _first_with_keys(log: CommitLogView, start: int, stop: int) -> int | None:
+    return log.first_where(start, stop, _has_keys)
+
+
+def _has_keys(records: RecordColumns) -> npt.NDArray[np.bool_]:
+    segments = records.property_segments()
+    named = _filled(segments.column(PROPERTY_UNIQ_KEY)) | _filled(segments.column(PROPERTY_KEYS))
+    rolled_back: npt.NDArray[np.bool_] = records.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+    return named & ~rolled_back
+
+
+def _filled(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which strings of a column (null ones are empty) hold anything."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+    return np.diff(offsets) > 0

@@ -1,0 +1,248 @@
+"""All index files of a store: put keys into the newest, look keys up in all, newest first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.index_layout import HEADER_SIZE
+from rocketflow_store.index.index_file import IndexFile
+from rocketflow_store.java_compat import index_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketflow_store.clock import Clock
+    from rocketflow_store.message import MessageExt
+
+_NAME_DIGITS: Final = 17
+_MAX_LOOKS: Final = 20_000
+"""So many entries of one hash are looked at for a query."""
+
+
+class IndexService:
+    """The index files of one directory."""
+
+    def __init__(self, directory: Path, hash_slot_num: int, index_num: int, clock: Clock, *, write: bool) -> None:
+        self._directory, self._clock, self._write = directory, clock, write
+        self._hash_slot_num, self._index_num = hash_slot_num, index_num
+        self._files: dict[str, IndexFile] = {}
+        self._look()
+
+    def refresh(self) -> None:
+        """Look which files there are now. A writing service knows: it makes and removes them itself."""
+        if not self._write:
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            names = sorted(path.name for path in self._directory.iterdir() if _is_index_name(path.name))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            raise access_error(self._directory, error) from error
+        for gone in self._files.keys() - set(names):
+            self._files.pop(gone).close()
+        for name in names:
+            if not self._write and name in self._files and self._files[name].is_replaced():
+                self._files.pop(name).close()
+            if name not in self._files:
+                self._open(name)
+        self._files = dict(sorted(self._files.items()))
+
+    def _open(self, name: str) -> None:
+        path = self._directory / name
+        try:
+            if path.stat().st_size < HEADER_SIZE:
+                if self._write:  # a power loss took what was to be its content: nothing in it is missed
+                    os_files.remove_file(path)
+                return
+            found = IndexFile(path, self._hash_slot_num, self._index_num, write=self._write)
+        except FileNotFoundError:
+            return
+        if not found.well_sized:
+            if self._write:
+                raise StoreVersionError(
+                    path, f"is not of {self._hash_slot_num} slots and {self._index_num} entries; pass the broker's conf"
+                )
+            found.close()
+            return
+        self._files[name] = found
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files, oldest first."""
+        return list(self._files.values())
+
+    @property
+    def end_phy_offset(self) -> int:
+        """Physical offset of the newest entry (a new file carries that of the one before); -1 without files."""
+        newest = self._newest
+        return -1 if newest is None else newest.header.end_phy_offset
+
+    def put(
+        self,
+        key_hashes: npt.NDArray[np.int32],
+        phy_offsets: npt.NDArray[np.int64],
+        store_timestamps: npt.NDArray[np.int64],
+    ) -> None:
+        """Append entries in order, rolling to new files as they fill up."""
+        done = 0
+        while done < len(key_hashes):
+            done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
+
+    def put_one(self, key_hash: int, phy_offset: int, store_timestamp: int) -> None:
+        """Append one entry."""
+        current = self._newest
+        if current is None or current.room == 0:
+            current = self._writable()
+        current.put_one(key_hash, phy_offset, store_timestamp)
+
+    def _writable(self) -> IndexFile:
+        """The newest file, or a new one where that is full (which is then synced)."""
+        current = self._newest
+        if current is not None and current.room == 0:
+            current.sync()
+        if current is None or current.room == 0:
+            current = self._create(current)
+        return current
+
+    @property
+    def _newest(self) -> IndexFile | None:
+        return next(reversed(self._files.values()), None)
+
+    def _create(self, previous: IndexFile | None) -> IndexFile:
+        moment = self._clock.now_ms()
+        if self._files:  # names rise, also where the clock was set back by a day
+            moment = max(moment, _moment_of(next(reversed(self._files))) + 1)
+        while True:
+            name = datetime.fromtimestamp(moment / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
+            name += f"{moment % 1000:03d}"
+            if not self._files or name > next(reversed(self._files)):
+                break
+            moment += 1
+        created = IndexFile.create(
+            self._directory / name, self._hash_slot_num, self._index_num, previous.header if previous else None
+        )
+        self._files[name] = created
+        return created
+
+    @property
+    def full_end_timestamp(self) -> int:
+        """End time of the last full file: what the checkpoint records as the index's."""
+        full = [one for one in self.files if one.room == 0]
+        return full[-1].header.end_timestamp if full else 0
+
+    def offsets(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
+        """As `walk`, the first `max_count` of them."""
+        return list(islice(self.walk(topic, key, begin, end), max_count))
+
+    def walk(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Physical offsets of entries whose hash is that of `topic#key`, newest first: see `IndexFile.walk`.
+
+        Their records may be of another key, or gone.
+        """
+        self.refresh()
+        wanted = index_hash(topic, key)
+        for one in reversed(self.files):
+            one.reload()
+            if one.overlaps(begin, end):
+                yield from one.walk(wanted, begin, end)
+            if one.header.begin_timestamp < begin:
+                return
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int,
+        end: int,
+        look: Callable[[int], MessageExt | None],
+    ) -> list[MessageExt]:
+        """The newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset; times as RocketMQ rounds.
+
+        Every entry is held against its record, so that no collision of hashes counts. RocketMQ gives up after three
+        times `max_count` of them; here it is `_MAX_LOOKS`.
+        """
+        found: list[MessageExt] = []
+        before = -1
+        for phy_offset in islice(self.walk(topic, key, begin, end), _MAX_LOOKS if max_count > 0 else 0):
+            if phy_offset == before:  # the key stands twice in the record
+                continue
+            before = phy_offset
+            message = look(phy_offset)
+            if message is not None and message.topic == topic and has_key(message, key):
+                found.append(message)
+                if len(found) >= max_count:
+                    break
+        return sorted(found, key=lambda message: message.phy_offset)
+
+    def remove_first(self, count: int) -> list[Path]:
+        """Delete the `count` oldest files; look-ups that are under way go on in them."""
+        going = self.files[:count]
+        self._files = {name: one for name, one in self._files.items() if one not in going}
+        for one in going:
+            os_files.remove_file(one.path)
+            one.close()
+        if going:
+            os_files.sync_directory(self._directory)
+        return [one.path for one in going]
+
+    def recover(self, phy_offset: int, store_timestamp_at: Callable[[int], int | None]) -> None:
+        """After an unclean stop: keep only entries of records below `phy_offset`, drop files that are empty without.
+
+        `store_timestamp_at` tells the store time (ms) of the record at a physical offset, None where none is there.
+        """
+        dropped = False
+        for name, one in list(self._files.items()):
+            newest = one is self._newest
+            if not newest and one.header.end_phy_offset < phy_offset:
+                continue  # synced when it was full
+            keep = one.written_below(phy_offset)
+            if keep:
+                one.keep_first(keep, store_timestamp_at)
+            else:
+                one.close()
+                os_files.remove_file(self._directory / name)
+                del self._files[name]
+                dropped = True
+        if dropped:
+            os_files.sync_directory(self._directory)
+
+    def sync(self) -> None:
+        """Make the newest file durable (older ones are since they were rolled)."""
+        if self._files:
+            self.files[-1].sync()
+
+    def close(self) -> None:
+        """Close all files."""
+        for one in self._files.values():
+            one.close()
+        self._files.clear()
+
+
+def has_key(message: MessageExt, key: str) -> bool:
+    """Whether `key` is the message's UNIQ_KEY or one of its KEYS."""
+    return message.uniq_key == key or key in (message.keys or "").split(" ")
+
+
+def _moment_of(name: str) -> int:
+    """The time (ms) in the name of an index file, 0 where it is none."""
+    try:
+        at = datetime.strptime(name[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S").astimezone()
+    except ValueError:
+        return 0
+    return int(at.timestamp()) * 1000 + int(name[_NAME_DIGITS - 3 : _NAME_DIGITS])
+
+
+def _is_index_name(name: str) -> bool:
+    return name.isdigit() and len(name) >= _NAME_DIGITS

@@ -1,0 +1,325 @@
+"""Where the log, the queues and the index of a store are, where that is not simply beneath its root.
+
+RocketMQ's keys: `storePathCommitLog` (several directories, separated by `multiPathSplitter`),
+`readOnlyCommitLogStorePaths`, and, of ours alone (RocketMQ has them beneath the root whatever a file says),
+`storePathConsumeQueue` and `storePathIndex`. What a writer used is written to `store.meta`, so that whoever is given
+the root finds the rest. A directory of the log that is not there, or is not the one that was written to, refuses the
+open: without it the log would look shorter than it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
+
+from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError
+from rocketflow_store.files import os_files
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.layout.confirm import read_confirm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+INDEX: Final = "index"
+_META: Final = ("rocketflow/store.meta", "rocketflow/store.meta.bak")
+_OWNER: Final = "store.id"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """Directories, absolute or from the root on."""
+
+    commit_logs: tuple[str, ...] = (COMMIT_LOG,)
+    read_only_commit_logs: tuple[str, ...] = ()
+    consume_queue: str = CONSUME_QUEUE
+    index: str = INDEX
+
+    @property
+    def is_default(self) -> bool:
+        """Whether everything is where RocketMQ has it by default."""
+        return self == StoreLayout()
+
+    @property
+    def all_commit_logs(self) -> tuple[str, ...]:
+        """The directories that may hold files of the log."""
+        return tuple(dict.fromkeys((*self.commit_logs, *self.read_only_commit_logs)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `store.meta`."""
+        return {
+            "storePathCommitLog": list(self.commit_logs),
+            "readOnlyCommitLogStorePaths": list(self.read_only_commit_logs),
+            "storePathConsumeQueue": self.consume_queue,
+            "storePathIndex": self.index,
+        }
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> Self:
+        """What `as_dict` gave; ValueError for anything else."""
+        default = cls()
+        logs = body.get("storePathCommitLog", list(default.commit_logs))
+        read_only = body.get("readOnlyCommitLogStorePaths", [])
+        rest = [body.get("storePathConsumeQueue", CONSUME_QUEUE), body.get("storePathIndex", INDEX)]
+        if not isinstance(logs, list) or not isinstance(read_only, list) or not logs:
+            raise ValueError("the directories of the CommitLog are no lists")
+        if not all(isinstance(one, str) and one and "\0" not in one for one in (*logs, *read_only, *rest)):
+            raise ValueError("a directory is not a text")
+        return cls(tuple(logs), tuple(read_only), *rest)
+
+
+class RecordedLayout(NamedTuple):
+    """What `store.meta` says: the layout, and whose store it is."""
+
+    layout: StoreLayout
+    store_id: str
+
+
+def recorded_layout(root: Path) -> RecordedLayout | None:
+    """The layout that the last writer used, from `store.meta` or its copy; None where neither tells."""
+    for name in _META:
+        try:
+            body = json.loads(os_files.read_file(root / name))
+            return RecordedLayout(StoreLayout.from_dict(body), str(body["storeId"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return None
+
+
+def find_layout(root: Path, asked: StoreLayout | None) -> StoreLayout:
+    """The layout of the store at `root`: the one `asked` for, else the recorded one, else the default.
+
+    Raises MissingStorePathError where a directory is missing, or is not the one that was written to, and
+    StoreConfigError where what was asked for leaves out a directory that holds files of this store.
+    """
+    recorded = recorded_layout(root)
+    known = recorded.layout if recorded is not None else StoreLayout()
+    layout = known if asked is None else asked
+    if layout != known:
+        _check_move(root, known, layout)
+    if recorded is not None and not known.is_default:
+        _check_recorded(root, layout, recorded)
+    if not layout.is_default and _has_content(root, layout):
+        for one in layout.all_commit_logs:
+            if not (root / one).is_dir():
+                raise MissingStorePathError("storePathCommitLog", root / one, _why_missing(root / one))
+        if recorded is None:
+            _refuse_empty(root, layout)
+    elif layout.is_default:
+        _refuse_without_log(root)
+    return layout
+
+
+def _refuse_without_log(root: Path) -> None:
+    """Queues without a log: it was lost, or it is somewhere that nobody told."""
+    path = root / COMMIT_LOG
+    if _holds_log(path):
+        return
+    needed = _needed_end(root / CONSUME_QUEUE)
+    if needed and not _was_never_durable(root):
+        raise MissingStorePathError(
+            "storePathCommitLog",
+            path,
+            f"holds no file, and the ConsumeQueues name records up to {needed}: where the log is elsewhere, name its "
+            "directories in storePathCommitLog (a broker has them in its broker.conf)",
+        )
+
+
+def _was_never_durable(root: Path) -> bool:
+    """Whether the last writer of ours was stopped before any of its log was synced: a power loss may have taken all."""
+    from rocketflow_store.config import StorePaths  # which itself asks for the layout
+
+    confirmed = read_confirm(StorePaths(root))
+    return confirmed is not None and confirmed.synced_offset <= 0
+
+
+def _refuse_empty(root: Path, layout: StoreLayout) -> None:
+    """Of a store of another writer nothing tells whether a directory is empty because its disk is not mounted.
+
+    So each must hold a file of the log; but a log that has only its first file, and queues that need no more.
+    """
+    files = {one: _log_files(root / one) for one in layout.all_commit_logs}
+    there = [file for found in files.values() for file in found]
+    if len(there) == 1 and int(there[0].name) == 0 and _needed_end(root / layout.consume_queue) <= _size(there[0]):
+        return
+    for one in layout.commit_logs:
+        if not files[one]:
+            raise MissingStorePathError(
+                "storePathCommitLog",
+                root / one,
+                "holds no file of the log, as it would if its disk were not mounted (if it is a new directory, leave "
+                "it out until the store was opened once)",
+            )
+
+
+def _needed_end(queues: Path) -> int:
+    """Behind the record of the newest unit of any queue."""
+    needed = 0
+    for topic in _entries(queues):
+        for queue in _entries(queues / topic):
+            files = _log_files(queues / topic / queue)
+            data = os_files.read_file(files[-1]) if files else b""
+            units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+            units = units[units["msg_size"] > 0]
+            if len(units):
+                needed = max(needed, int((units["phy_offset"] + units["msg_size"]).max()))
+    return needed
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _check_recorded(root: Path, layout: StoreLayout, recorded: RecordedLayout) -> None:
+    """The directories that were written to must be there, and be the same."""
+    known = recorded.layout
+    for one in known.all_commit_logs:
+        path = root / one
+        if not path.is_dir():
+            raise MissingStorePathError("storePathCommitLog", path, _why_missing(path))
+        if one in known.commit_logs and one in layout.commit_logs and has_owner_file(one):
+            _check_owner(path, recorded.store_id)
+    for key, one in (("storePathConsumeQueue", known.consume_queue), ("storePathIndex", known.index)):
+        if one not in (CONSUME_QUEUE, INDEX) and not (root / one).is_dir():
+            raise MissingStorePathError(key, root / one, _why_missing(root / one))
+
+
+def _why_missing(path: Path) -> str:
+    return "is not a directory" if path.exists() else "is not there"
+
+
+def has_owner_file(directory: str) -> bool:
+    """Whether a directory of the log says in a file whose it is: all but the one in the root."""
+    return directory != COMMIT_LOG
+
+
+def side_directory(path: Path) -> Path:
+    """Where files about the log directory `path` are kept, on the same disk: beside it, or in it where it is the
+    root of a file system (RocketMQ 4 stumbles over odd names in a log directory)."""
+    return path / "rocketflow" if os.path.ismount(path) else path.with_name(path.name + ".rocketflow")
+
+
+def _check_owner(path: Path, store_id: str) -> None:
+    owner = side_directory(path) / _OWNER
+    try:
+        found = os_files.read_file(owner).decode("utf-8", "replace").strip()
+    except OSError:
+        raise MissingStorePathError(
+            "storePathCommitLog",
+            path,
+            f"is another directory than the one that was written to ({owner} is missing; if it is the right one after "
+            f"all, write {store_id} into that file)",
+        ) from None
+    if found != store_id:
+        raise MissingStorePathError("storePathCommitLog", path, f"belongs to another store ({owner} says {found})")
+
+
+def claim(root: Path, layout: StoreLayout, store_id: str) -> None:
+    """Write into every directory of the log that new files go to whose it is; one of another store is refused."""
+    for one in layout.commit_logs:
+        if not has_owner_file(one):
+            continue
+        path = root / one
+        side = side_directory(path)
+        owner = side / _OWNER
+        if owner.exists():
+            _check_owner(path, store_id)
+            continue
+        os_files.make_directory(side)
+        os_files.write_atomically(owner, f"{store_id}\n".encode())
+        os_files.sync_directory(side.parent)
+
+
+def _check_move(root: Path, known: StoreLayout, layout: StoreLayout) -> None:
+    """Nothing that holds files of this store may be left out."""
+    for one in known.all_commit_logs:
+        if one in layout.all_commit_logs:
+            continue
+        path = root / one
+        if _holds_log(path) or (not path.is_dir() and one != COMMIT_LOG):
+            raise StoreConfigError(
+                "storePathCommitLog",
+                ",".join(layout.commit_logs),
+                f"leaves out {path}, which holds files of this store's log; name it too, also in "
+                "readOnlyCommitLogStorePaths where no new files shall go there",
+            )
+    for key, before, after, hint in (
+        ("storePathConsumeQueue", known.consume_queue, layout.consume_queue, "the ConsumeQueues"),
+        ("storePathIndex", known.index, layout.index, "the index"),
+    ):
+        if before != after and _has_entries(root / before) and not _has_entries(root / after):
+            raise StoreConfigError(
+                key,
+                after,
+                f"{hint} of this store are in {root / before} (RocketMQ ignores this key); move them, or leave it out",
+            )
+
+
+def _has_content(root: Path, layout: StoreLayout) -> bool:
+    """Whether there is a store already, so that a missing directory is not a new one."""
+    small = (root / "checkpoint", *(root / name for name in _META))
+    return (
+        any(one.is_file() for one in small)
+        or _has_entries(root / layout.consume_queue)
+        or any(_holds_log(root / one) for one in (*layout.all_commit_logs, COMMIT_LOG))
+    )
+
+
+def _entries(path: Path) -> Iterable[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise StoreAccessError(path, error.strerror or str(error)) from error
+
+
+def _has_entries(path: Path) -> bool:
+    return bool(_entries(path))
+
+
+def _holds_log(path: Path) -> bool:
+    return bool(_log_files(path))
+
+
+def _log_files(path: Path) -> list[Path]:
+    """Files that have offsets for names, by offset."""
+    found = [name for name in _entries(path) if name.isdigit() and len(name) >= 20]
+    return [path / name for name in sorted(found, key=int)]
+
+
+def parse_layout(
+    root: Path, commit_logs: str, read_only: str, consume_queue: str, index: str, splitter: str
+) -> StoreLayout | None:
+    """The layout that settings ask for, None where they ask for none. Paths are taken from `root` on."""
+    if not (commit_logs or read_only or consume_queue or index):
+        return None
+    writable = _directories(root, commit_logs, splitter) or (COMMIT_LOG,)
+    fixed = _directories(root, read_only, splitter)
+    if not set(writable) - set(fixed):
+        raise StoreConfigError(
+            "readOnlyCommitLogStorePaths", read_only, "names every directory of storePathCommitLog: none is left"
+        )
+    return StoreLayout(
+        tuple(one for one in writable if one not in fixed),
+        fixed,
+        _from_root(root, consume_queue) if consume_queue else CONSUME_QUEUE,
+        _from_root(root, index) if index else INDEX,
+    )
+
+
+def _directories(root: Path, text: str, splitter: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_from_root(root, one.strip()) for one in text.split(splitter) if one.strip()))
+
+
+def _from_root(root: Path, path: str) -> str:
+    """A path in the form in which it is recorded: what is beneath the root moves with it."""
+    full = os.path.normpath(os.path.join(os.path.abspath(root), path))
+    beneath = os.path.relpath(full, os.path.abspath(root))
+    return full if beneath.startswith("..") or beneath == "." else beneath

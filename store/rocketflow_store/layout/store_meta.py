@@ -1,0 +1,104 @@
+"""`rocketflow/store.meta`: who this store is, with which sizes its files are made, and where they are.
+
+A mismatch of sizes refuses the open. Where the files are not all beneath the root, `store.meta.bak` is a copy: without
+either, the rest of the store could not be found.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import bool_field, int64_field, text_field
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.layout.store_layout import claim, recorded_layout
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StoreConfig, StorePaths
+
+FORMAT_VERSION: Final = 1
+_PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMeta:
+    """Identity of a store that we have written to, and the sizes of its files."""
+
+    store_id: str
+    format_version: int
+    sizes: dict[str, int]
+    append_prop_crc: bool = False
+    """Whether records have a CRC of their own where the configuration does not say it."""
+
+    @classmethod
+    def load_or_create(cls, paths: StorePaths, config: StoreConfig) -> Self:
+        """The store's meta data; written on the first open for writing."""
+        recorded = recorded_layout(paths.root)
+        if paths.meta.exists():
+            meta = cls._load(paths)
+            meta._check(paths, config)
+        else:
+            store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
+            chosen = config.enabled_append_prop_crc
+            ours = recorded is None and not _has_log(paths)
+            meta = cls(
+                store_id,
+                FORMAT_VERSION,
+                {name: getattr(config, name) for name in SIZE_KEYS},
+                ours if chosen is None else chosen,
+            )
+        known = recorded.layout if recorded is not None else None
+        if paths.layout != known or not paths.meta.exists():
+            claim(paths.root, paths.layout, meta.store_id)
+            meta._save(paths)
+        return meta
+
+    def _save(self, paths: StorePaths) -> None:
+        os_files.make_directory(paths.rocketflow)
+        body = {
+            "storeId": self.store_id,
+            "formatVersion": self.format_version,
+            **{SIZE_KEYS[name]: size for name, size in self.sizes.items()},
+            _PROPERTY_CRC_KEY: self.append_prop_crc,
+            **({} if paths.layout.is_default else paths.layout.as_dict()),
+        }
+        data = json.dumps(body, indent=1).encode()
+        if not paths.layout.is_default or paths.meta_copy.exists():
+            os_files.write_atomically(paths.meta_copy, data)
+        os_files.write_atomically(paths.meta, data)
+
+    @classmethod
+    def _load(cls, paths: StorePaths) -> Self:
+        try:
+            body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+            sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
+            property_crc = bool_field(body, _PROPERTY_CRC_KEY, False)
+            return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes, property_crc)
+        except OSError as error:
+            raise os_files.access_error(paths.meta, error) from error
+        except ValueError as error:
+            raise StoreVersionError(
+                paths.meta, f"is not readable ({error}); restore it, or remove it if this store is the right one"
+            ) from error
+
+    def _check(self, paths: StorePaths, config: StoreConfig) -> None:
+        if self.format_version != FORMAT_VERSION:
+            raise StoreVersionError(
+                paths.meta, f"format version {self.format_version}, this version writes {FORMAT_VERSION}"
+            )
+        for name, mine in self.sizes.items():
+            theirs = getattr(config, name)
+            if mine != theirs:
+                raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")
+
+
+def _has_log(paths: StorePaths) -> bool:
+    """Whether somebody wrote here before."""
+    return any(
+        one.name.isdigit() for directory in paths.commit_logs if directory.is_dir() for one in directory.iterdir()
+    )

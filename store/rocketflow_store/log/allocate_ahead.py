@@ -1,0 +1,196 @@
+"""The log's next files, made ahead of need: RocketMQ's AllocateMappedFileService.
+
+A file is made in a staging directory (a broker stumbles over odd names in `commitlog/`), gets all its blocks, is
+synced, and waits there until the log needs it; only then it takes its name. An orderly stop removes what was not used,
+the next open what a crash left.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import FileAllocationTimeoutError, StoreError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.locked_files import LockedFiles
+from rocketflow_store.files.mapped_file import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from rocketflow_store.log.log_directories import LogDirectories
+
+_WAIT_S: Final = 5.0
+"""As RocketMQ's AllocateMappedFileService: how long an append waits for a file that is being made."""
+
+
+class AllocateMappedFileService:
+    """Files of zeros, `file_size` bytes each, for `directories`, which say where each goes and where it is staged.
+
+    `want` asks for files that will be needed, `place` gives one its name; both are called by one thread at a time.
+    A file that could not be made ahead (the disk is full) is tried again by `place`, which raises what is wrong.
+    With `warm` every page is written once, and synced every `warm_sync_bytes` of them where that is not 0; then the
+    file is locked in memory, where that is allowed, until the log went on to the next.
+    """
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        file_size: int,
+        *,
+        warm: bool = False,
+        warm_sync_bytes: int = 0,
+        wait_s: float = _WAIT_S,
+    ) -> None:
+        self._directories, self._file_size = directories, file_size
+        self._warm, self._warm_sync_bytes, self._wait_s = warm, warm_sync_bytes, wait_s
+        self.locked = LockedFiles()
+        self._changed = threading.Condition()
+        self._wanted: list[int] = []
+        self._ready: set[int] = set()
+        self._making = -1
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.made_ahead = 0
+        """Files that were ready, or being made, when they were needed."""
+        self.made_late = 0
+        """Files that an append had to make itself."""
+
+    def want(self, offsets: Iterable[int]) -> None:
+        """The files that begin at `offsets` will be needed; returns at once."""
+        with self._changed:
+            known = {*self._wanted, *self._ready, self._making}
+            new = [offset for offset in offsets if offset not in known]
+            if self._stopping or not new:
+                return
+            self._wanted = sorted([*self._wanted, *new])
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="allocate-mapped-file", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def place(self, offset: int, path: Path) -> None:
+        """Give the file for `offset` its name `path`; the directory's sync is left to the caller.
+
+        Raises StoreFullError, StoreAccessError, or FileAllocationTimeoutError where the making of it takes too long.
+        """
+        staged = self._staged(offset)
+        self._went_on_to(offset)
+        try:
+            if self._take(offset):
+                try:
+                    os_files.rename(staged, path)
+                except FileNotFoundError:  # somebody cleaned up there
+                    pass
+                else:
+                    self.made_ahead += 1
+                    return
+            self._make(offset)
+            os_files.rename(staged, path)
+        except OSError as error:
+            raise os_files.access_error(path, error) from error
+        self.made_late += 1
+
+    def _went_on_to(self, offset: int) -> None:
+        if self._warm:
+            self.locked.went_on_to(offset)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _take(self, offset: int) -> bool:
+        """Whether the file is there; waits for it where it is being made, and sees to it that nobody begins it now."""
+        with self._changed:
+            if offset in self._wanted:
+                self._wanted.remove(offset)
+            if self._making == offset and not self._changed.wait_for(lambda: self._making != offset, self._wait_s):
+                raise FileAllocationTimeoutError(self._staged(offset), self._wait_s)
+            if offset not in self._ready:
+                return False
+            self._ready.remove(offset)
+            return True
+
+    @property
+    def ready(self) -> list[int]:
+        """Offsets of the files that wait."""
+        with self._changed:
+            return sorted(self._ready)
+
+    def wait_until_idle(self, timeout_s: float = 60.0) -> bool:
+        """Return once everything that was wanted is made, or could not be; False where that takes too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._wanted and self._making < 0, timeout_s)
+
+    def discard_left_overs(self) -> None:
+        """Remove what a writer that was killed left in the staging directories."""
+        for directory, staging in self._directories.stagings:
+            pattern = re.compile(re.escape(directory.name) + r"-\d{20,}")
+            try:
+                found = [path for path in staging.iterdir() if pattern.fullmatch(path.name)]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise os_files.access_error(staging, error) from error
+            for path in found:
+                os_files.remove_file(path)
+
+    def stop(self) -> None:
+        """End the thread and remove the files that were not used."""
+        with self._changed:
+            self._stopping = True
+            self._wanted = []
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(self._wait_s)
+        for offset in self.ready:
+            os_files.remove_file(self._staged(offset))
+        self._ready = set()
+        self.locked.close()
+
+    def _staged(self, offset: int) -> Path:
+        directory = self._directories.home_of(offset, self._file_size)
+        return self._directories.staging_of(directory) / f"{directory.name}-{file_name(offset)}"
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopping and not self._wanted:
+                    self._changed.wait(self.locked.due_in_s())
+                    self.locked.unlock_due()
+                if self._stopping:
+                    return
+                offset = self._making = self._wanted.pop(0)
+            made = False
+            try:
+                self._make(offset)
+                made = True
+            except (StoreError, OSError):
+                pass  # the append that needs the file tries again, and says what is wrong
+            finally:
+                with self._changed:
+                    self._making = -1
+                    if made:
+                        self._ready.add(offset)
+                    self._changed.notify_all()
+
+    def _make(self, offset: int) -> None:
+        """A file of zeros with real blocks, durable but for its name."""
+        staged = self._staged(offset)
+        try:
+            os_files.make_directory(staged.parent)
+        except OSError as error:
+            raise os_files.access_error(staged.parent, error) from error
+        fd = os_files.open_file(staged, write=True, create=True)
+        try:
+            os_files.preallocate(fd, staged, self._file_size)
+            if self._warm:
+                os_files.write_zeros(fd, staged, self._file_size, self._warm_sync_bytes, lambda: self._stopping)
+            os_files.sync_file(fd, staged)
+            if self._warm:
+                self.locked.lock(offset, fd, self._file_size)
+        except BaseException:
+            os_files.remove_file(staged)
+            raise
+        finally:
+            os_files.close_file(fd)

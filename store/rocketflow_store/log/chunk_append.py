@@ -1,0 +1,154 @@
+"""Encoded chunks on their way into the log: each gets its place in turn, then its bytes are patched and written.
+
+Places are given one after another; bytes may be written by several threads at once (`ParallelWriter`), because a chunk
+that has its place depends on no other. Nothing written here is published: the store does that, or takes all of it back.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.relocate import relocate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.log.commit_log import CommitLog, Run
+    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.put.topic_table import TopicTable
+    from rocketflow_store.queues.queue_offsets import QueueOffsets
+
+_WRITERS: Final = 2
+_SYNC_EVERY_BYTES: Final = 48 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A chunk whose records know where they go; `end` is the offset behind the last."""
+
+    chunk: EncodedChunk
+    sizes: npt.NDArray[np.int64]
+    phy_offsets: npt.NDArray[np.int64]
+    queue_offsets: npt.NDArray[np.int64]
+    runs: list[Run]
+    rows: DispatchRows
+    end: int
+
+
+class ChunkPlacer:
+    """Gives chunks consecutive places from the log's end on, and their rows the next offsets of their queues.
+
+    `pending` counts what each queue got: for `QueueOffsets.advance_all`, once all of it is written.
+    """
+
+    def __init__(
+        self, commit_log: CommitLog, offsets: QueueOffsets, topics: TopicTable, store_timestamp_ms: int
+    ) -> None:
+        self._commit_log, self._offsets, self._topics = commit_log, offsets, topics
+        self._store_timestamp_ms = store_timestamp_ms
+        self.end = commit_log.wrote_offset
+        self.pending: dict[tuple[str, int], int] = {}
+
+    def reserve(self, size: int) -> int:
+        """Physical offset of a single record of `size` bytes, to be written later."""
+        phy_offset = self._commit_log.place_one(size)
+        self.end = phy_offset + size
+        return phy_offset
+
+    def place(self, chunk: EncodedChunk) -> PlacedChunk:
+        """The next place; files that it needs exist when this returns."""
+        sizes = chunk.sizes.astype(np.int64)
+        phy_offsets, runs = self._commit_log.place(sizes, self.end)
+        queues, queue_of = chunk.queues()
+        for topic, queue_id in dict(queues).items():  # they are in order: the highest of each topic stays
+            self._topics.have_queue(topic, queue_id)
+        queue_offsets = self._offsets.assign(queues, queue_of, self.pending)
+        self.end = self._commit_log.make_room(self.end, runs)
+        rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self._store_timestamp_ms)
+        return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end)
+
+
+class ChunkWriter:
+    """Patches placed chunks' bytes and writes them."""
+
+    def __init__(self, commit_log: CommitLog, store_timestamp_ms: int) -> None:
+        self._commit_log, self._store_timestamp_ms = commit_log, store_timestamp_ms
+        self._file = threading.Lock()
+
+    def write(self, placed: PlacedChunk) -> int:
+        """Any number of threads may; bytes written."""
+        octets = self._octets(placed)
+        relocate(
+            octets,
+            placed.chunk.starts,
+            placed.sizes,
+            placed.phy_offsets,
+            placed.queue_offsets,
+            self._store_timestamp_ms,
+            property_crc=placed.chunk.property_crc,
+        )
+        self._write(placed, octets)
+        return int(placed.sizes.sum())
+
+    def _octets(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
+        """The chunk's bytes, to be patched."""
+        return placed.chunk.writable()
+
+    def _write(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> None:
+        starts = placed.chunk.starts
+        with self._file:  # the kernel writes into a file one at a time; who waits there burns a processor
+            self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
+
+
+class ParallelWriter:
+    """Writes chunks with a few threads, and lets the disk begin before the last one is written.
+
+    `sync_early` makes durable what is written so far; it is called now and then, by one thread at a time. Leaving the
+    context waits for everything and raises the first error.
+    """
+
+    def __init__(self, writer: ChunkWriter, sync_early: Callable[[], None] | None) -> None:
+        self._writer, self._sync_early = writer, sync_early
+        self._pool = ThreadPoolExecutor(_WRITERS + 1, "chunk-writer")
+        self._jobs: list[Future[None]] = []
+        self._lock = threading.Lock()
+        self._unsynced, self._syncing = 0, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=error is not None)
+        if error is None:
+            for job in self._jobs:
+                job.result()
+
+    def submit(self, placed: PlacedChunk) -> None:
+        """Write this chunk soon."""
+        self._jobs.append(self._pool.submit(self._write, placed))
+
+    def _write(self, placed: PlacedChunk) -> None:
+        written = self._writer.write(placed)
+        with self._lock:
+            self._unsynced += written
+            if self._sync_early is None or self._syncing or self._unsynced < _SYNC_EVERY_BYTES:
+                return
+            self._unsynced, self._syncing = 0, True
+        try:
+            self._sync_early()
+        finally:
+            with self._lock:
+                self._syncing = False

@@ -1,0 +1,244 @@
+"""The one append-only log: where the next records go, and how they get there.
+
+One writer. A record never crosses a file: when it would leave less than 8 bytes, a blank record ends the file and the
+record begins the next one. The published position moves only after the last byte was written.
+
+With a TransientStorePool "written" is to a buffer: the committed position tells what is in the files, and only that is
+flushed, dispatched and read.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.errors import StoreError, StoreFencedError, StorePoolDeficientError
+from rocketflow_store.format.record import BLANK_SIZE, encode_blank
+from rocketflow_store.services.flush import flush_due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.log.transient_store_pool import BufferedFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows [start, stop) of a batch that lie together in one file: bytes [phy_offset, end_offset) of the log."""
+
+    phy_offset: int
+    end_offset: int
+    start: int
+    stop: int
+
+
+class CommitLog:
+    """Appends to the files of `files`, starting at `wrote_offset`; through the buffers of `buffered`, if given."""
+
+    def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
+        self._files, self._buffered = files, buffered
+        self.wrote_offset = wrote_offset
+        self._committed_offset = wrote_offset
+        self._commit_lock, self._position_lock = threading.Lock(), threading.Lock()
+        self.commit_error: StoreError | None = None
+        """Why the last commit failed; the next may succeed, nothing is appended until one does."""
+        self.flushed_offset = wrote_offset
+        self._look_ahead_at = wrote_offset
+
+    def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
+        """Physical offsets for records of these sizes appended at `offset` (by default the end), and their runs."""
+        offset = self.wrote_offset if offset is None else offset
+        file_size = self._files.file_size
+        offsets = np.empty(len(sizes), np.int64)
+        ends = np.cumsum(sizes)
+        runs: list[Run] = []
+        row, before = 0, 0
+        while row < len(sizes):
+            left = file_size - offset % file_size
+            stop = int(np.searchsorted(ends, before + left - BLANK_SIZE, side="right"))
+            if stop > row:
+                offsets[row:stop] = offset + ends[row:stop] - sizes[row:stop] - before
+                end_offset = offset + int(ends[stop - 1]) - before
+                runs.append(Run(offset, end_offset, row, stop))
+                offset = end_offset
+                row, before = stop, int(ends[stop - 1])
+            if row < len(sizes):
+                assert stop > row or left < file_size or int(sizes[row]) + BLANK_SIZE <= file_size, "larger than a file"
+                offset += file_size - offset % file_size
+        return offsets, runs
+
+    def make_room(self, offset: int, runs: list[Run]) -> int:
+        """Make the files that runs behind `offset` need, ended ones with a blank record; the offset behind them."""
+        for run in runs:
+            if run.phy_offset != offset:
+                self._end_file(offset)
+            self._file_for(run.phy_offset)
+            offset = run.end_offset
+            if offset >= self._look_ahead_at:
+                self._look_ahead(offset)
+        return offset
+
+    def write_runs(
+        self,
+        data: memoryview,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        runs: list[Run],
+        *,
+        direct: bool = False,
+    ) -> None:
+        """Write the runs' bytes (`data` holds the rows one behind another) into the room made for them.
+
+        With `direct` around the page cache, where that can be. Nothing is published: `publish` does that, and `undo`
+        takes back what a failed write left.
+        """
+        for run in runs:
+            mapped = self._file_for(run.phy_offset)
+            part = data[int(starts[run.start]) : int(ends[run.stop - 1])]
+            if direct and self._buffered is None:
+                mapped.write_direct(run.phy_offset - mapped.file_from_offset, part)
+            else:
+                self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
+
+    def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
+        """Write encoded records behind the end; a failed write is taken back.
+
+        A stretch (physical offset, position in `data`) holds records that lie together in one file; `place_one` gave
+        the places.
+        """
+        begin = at = self.wrote_offset
+        view = memoryview(data)
+        buffered = self._buffered
+        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
+            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
+        try:
+            for number, (phy_offset, start) in enumerate(stretches, 1):
+                stop = stretches[number][1] if number < len(stretches) else len(data)
+                if phy_offset != at:
+                    self._end_file(at)
+                mapped = self._file_for(phy_offset)
+                self._write(mapped, phy_offset - mapped.file_from_offset, view[start:stop])
+                at = phy_offset + stop - start
+        except BaseException:
+            self.undo(begin)
+            raise
+
+    def place_one(self, size: int, offset: int | None = None) -> int:
+        """Physical offset of a record of `size` bytes appended at `offset` (by default the end)."""
+        offset = self.wrote_offset if offset is None else offset
+        file_size = self._files.file_size
+        left = file_size - offset % file_size
+        return offset if size + BLANK_SIZE <= left else offset + left
+
+    def _end_file(self, offset: int) -> None:
+        mapped = self._file_for(offset)
+        position = offset - mapped.file_from_offset
+        self._write(mapped, position, encode_blank(mapped.file_size - position))
+
+    def _file_for(self, offset: int) -> MappedFile:
+        return self._files.find(offset) or self._begin_file(offset - offset % self._files.file_size)
+
+    def _begin_file(self, file_from_offset: int) -> MappedFile:
+        mapped = self._files.create(file_from_offset)
+        if self._buffered is not None:
+            self._buffered.begin(mapped)
+        return mapped
+
+    def _write(self, mapped: MappedFile, position: int, data: bytes | memoryview) -> None:
+        if self._buffered is None:
+            mapped.write(position, data)
+        else:
+            self._buffered.write(mapped, position, data)
+
+    def undo(self, offset: int) -> None:
+        """Take back what was written behind the published position; StoreFencedError where that fails."""
+        if self._buffered is not None:
+            self._buffered.undo(offset)
+        start = offset if offset % self._files.file_size == 0 else offset - offset % self._files.file_size + 1
+        try:
+            self._files.drop_from(start)
+            last = self._files.find(offset)
+            if last is not None:
+                last.zero_from(offset - last.file_from_offset)
+        except (StoreError, OSError) as error:
+            why = f"what a failed write left cannot be taken back: {error}"
+            raise StoreFencedError(self._files.directory, why) from error
+
+    def publish(self, offset: int) -> None:
+        """The log ends at `offset` now."""
+        assert offset >= self.wrote_offset
+        self.wrote_offset = offset
+        if self._buffered is not None and not self._buffered:  # it is in the files
+            self._committed_to(offset)
+        if offset >= self._look_ahead_at:
+            self._look_ahead(offset)
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything published below is in the files."""
+        return self.wrote_offset if self._buffered is None else self._committed_offset
+
+    def _committed_to(self, offset: int) -> None:
+        with self._position_lock:
+            self._committed_offset = max(self._committed_offset, offset)
+
+    def commit(self, least_pages: int = 0) -> bool:
+        """Write what waits in buffers to the files, where at least `least_pages` pages do; whether anything was.
+
+        A failure raises StoreAccessError or StoreFullError; everything stays in the buffers, to be tried again.
+        """
+        if self._buffered is None:
+            return False
+        with self._commit_lock:
+            start, target = self._committed_offset, self.wrote_offset
+            if not flush_due(target, start, least_pages, self._files.file_size):
+                return False
+            try:
+                self._buffered.commit(start, target)
+            except StoreError as error:
+                self.commit_error = error
+                raise
+            self.commit_error = None
+            self._committed_to(target)
+            return True
+
+    def _look_ahead(self, offset: int) -> None:
+        """Have the next file made once this one is half full, and the one after it once this one is nearly full."""
+        size = self._files.file_size
+        begin = offset - offset % size
+        next_at, after_next_at = begin + size // 2, begin + size // 4 * 3
+        if offset >= after_next_at:
+            self._files.allocate_ahead(begin + size, begin + 2 * size)
+            self._look_ahead_at = begin + size + size // 2
+        elif offset >= next_at:
+            self._files.allocate_ahead(begin + size)
+            self._look_ahead_at = after_next_at
+        else:
+            self._look_ahead_at = next_at
+
+    def sync_unpublished(self, begin: int) -> None:
+        """Make what was written from `begin` on durable, published or not; a failure raises StoreFencedError."""
+        self._files.sync_names()
+        for mapped in self._files.files:
+            if mapped.end_offset > begin:
+                mapped.sync()
+
+    def sync(self) -> int:
+        """Make everything committed durable; up to where that is. A failure raises StoreFencedError."""
+        target = self.committed_offset
+        self._files.sync_names()
+        offset = self.flushed_offset
+        while offset < target:
+            mapped = self._files.find(offset)
+            assert mapped is not None
+            mapped.sync()
+            offset = mapped.end_offset
+        self.flushed_offset = max(self.flushed_offset, target)
+        return target

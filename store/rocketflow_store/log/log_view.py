@@ -1,0 +1,209 @@
+"""Reading the CommitLog by physical offset: for the store that writes it and for readers beside a writer."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.errors import CorruptRecordError, StoreError
+from rocketflow_store.format.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+    decode_record,
+    frame_record,
+)
+from rocketflow_store.java_compat import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from rocketflow_store.files.mapped_file import FileHold, MappedFile
+    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.message import MessageExt
+
+    Units = npt.NDArray[np.void]
+
+
+_RUN_RECORDS: Final = 1024
+
+
+class CommitLogView:
+    """Records of a CommitLog by place."""
+
+    def __init__(self, files: MappedFileQueue) -> None:
+        self._files = files
+
+    @property
+    def min_phy_offset(self) -> int:
+        """First byte of the oldest file."""
+        first = self._files.first
+        return first.file_from_offset if first else 0
+
+    def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> MessageExt:
+        """The message whose record begins at `phy_offset`; CorruptRecordError where none does."""
+        mapped = self._files.find(phy_offset)
+        if mapped is None:
+            raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
+        view = memoryview(mapped.buffer)
+        message = decode_record(view, phy_offset - mapped.file_from_offset, mapped.path, check_crc)
+        if message.phy_offset != phy_offset:
+            raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {message.phy_offset}")
+        if size is not None and message.store_size != size:
+            raise CorruptRecordError(mapped.path, phy_offset, f"record of {message.store_size} bytes, unit says {size}")
+        return message
+
+    def store_timestamp_at(self, phy_offset: int) -> int | None:
+        """Store time (ms) of the record at `phy_offset`, None where none can be read."""
+        try:
+            return self.message_at(phy_offset).store_timestamp
+        except StoreError:
+            return None
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of each file."""
+        return self._files.file_size
+
+    def hold(self, phy_offset: int) -> FileHold | None:
+        """Keep the file that holds `phy_offset`; None where there is none any more."""
+        mapped = self._files.find(phy_offset)
+        return None if mapped is None else mapped.hold()
+
+    def frame_in(self, held: FileHold, phy_offset: int, size: int) -> RecordFrame:
+        """Where the parts of the record at `phy_offset` are in `held.view`; its body's CRC is checked.
+
+        CorruptRecordError, or TruncatedRecordError, where what stands there is not a whole record of `size` bytes.
+        """
+        frame = frame_record(held.view, phy_offset - held.file_from_offset, held.path)
+        if frame.phy_offset != phy_offset:
+            raise CorruptRecordError(held.path, phy_offset, f"the record says it is at {frame.phy_offset}")
+        if frame.size != size:
+            raise CorruptRecordError(held.path, phy_offset, f"record of {frame.size} bytes, unit says {size}")
+        if crc32(held.view[frame.body_start : frame.body_end]) != frame.body_crc:
+            raise CorruptRecordError(held.path, phy_offset, "body CRC differs")
+        return frame
+
+    def holds(self, phy_offset: int, size: int, place: tuple[str, int, int]) -> bool:
+        """Whether a record of `size` bytes at `phy_offset` says that it is (topic, queue id, queue offset); no CRC."""
+        mapped = self._files.find(phy_offset)
+        if mapped is None:
+            return False
+        view = memoryview(mapped.buffer)
+        try:
+            frame = frame_record(view, phy_offset - mapped.file_from_offset, mapped.path)
+        except StoreError:
+            return False
+        if (frame.phy_offset, frame.size) != (phy_offset, size):
+            return False
+        topic = bytes(view[frame.topic_start : frame.topic_end]).decode("utf-8", "replace")
+        return (topic, frame.queue_id, frame.queue_offset) == place
+
+    def record_size_at(self, phy_offset: int) -> int | None:
+        """Size of the record at `phy_offset`, None where none begins there."""
+        mapped = self._files.find(phy_offset)
+        position = 0 if mapped is None else phy_offset - mapped.file_from_offset
+        if mapped is None or position + MIN_RECORD_SIZE > mapped.file_size:
+            return None
+        size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+        return size if magic in (MAGIC_V1, MAGIC_V2) and size >= MIN_RECORD_SIZE else None
+
+    def store_timestamps(self, units: Units) -> npt.NDArray[np.int64]:
+        """Store times (ms) of the records that units point at; -1 where there is no record."""
+        out = np.full(len(units), -1, np.int64)
+        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
+            records = self.columns(mapped, units[rows])
+            times = records.after_born_host(">i8", 56).astype(np.int64)
+            if records.faults:
+                times[list(records.faults)] = -1
+            out[rows] = times
+        return out
+
+    def matches(self, units: Units, first_queue_offset: int, identity: QueueIdentity) -> npt.NDArray[np.bool_]:
+        """Which units point at a record that says it is that message (no CRC is computed)."""
+        good = np.zeros(len(units), bool)
+        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
+            records = self.columns(mapped, units[rows])
+            records.check_place(
+                units["phy_offset"][rows].astype(np.int64), first_queue_offset + np.arange(len(units))[rows], identity
+            )
+            fine = np.ones(records.count, bool)
+            if records.faults:
+                fine[list(records.faults)] = False
+            good[rows] = fine
+        return good
+
+    def columns(self, mapped: MappedFile, units: Units) -> RecordColumns:
+        """Field views of the records of `units`, all of which lie in `mapped`."""
+        return RecordColumns(
+            mapped.buffer,
+            units["phy_offset"].astype(np.int64) - mapped.file_from_offset,
+            units["msg_size"].astype(np.int64),
+        )
+
+    def by_file(self, phy_offsets: npt.NDArray[np.int64]) -> list[tuple[slice, MappedFile]]:
+        """Runs of consecutive rows that lie in one file; rows for which there is no file are left out."""
+        if len(phy_offsets) == 0:
+            return []
+        numbers = phy_offsets // self._files.file_size
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        runs: list[tuple[slice, MappedFile]] = []
+        for start, stop in pairwise(cuts):
+            mapped = self._files.find(int(phy_offsets[start]))
+            if mapped is not None:
+                runs.append((slice(start, stop), mapped))
+        return runs
+
+    def end_from(self, phy_offset: int) -> int:
+        """End of the log, followed record by record from `phy_offset` (a record boundary)."""
+        offset = phy_offset
+        while True:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return offset
+            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                records.check_own_offset(mapped.file_from_offset)
+                records.check_crc(records.bodies())
+                if records.faults:
+                    return mapped.file_from_offset + int(scan.positions[min(records.faults)])
+            offset = mapped.file_from_offset + scan.end
+            if scan.stop is ScanStop.BLANK and self._files.find(mapped.end_offset) is not None:
+                offset = mapped.end_offset
+            elif scan.stop is not ScanStop.LIMIT:
+                return offset
+
+    def first_where(
+        self, start: int, stop: int, wanted: Callable[[RecordColumns], npt.NDArray[np.bool_]]
+    ) -> int | None:
+        """Physical offset of the first record of [start, stop) for which `wanted` holds; `start` is a record boundary.
+
+        Where a record should be and cannot be read, that place is the answer: nothing is known of what was there.
+        """
+        offset = start
+        while offset < stop:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return offset
+            begin = mapped.file_from_offset
+            scan = scan_records(mapped.buffer, offset - begin, min(stop - begin, mapped.file_size), _RUN_RECORDS)
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                sound = min(records.faults, default=records.count)
+                rows = np.flatnonzero(wanted(records.keep(np.arange(sound)) if records.faults else records))
+                if len(rows) or records.faults:
+                    return begin + int(scan.positions[rows[0] if len(rows) else sound])
+            following = mapped.end_offset if scan.stop is ScanStop.BLANK else begin + scan.end
+            if following == offset:
+                return offset
+            offset = following
+        return None

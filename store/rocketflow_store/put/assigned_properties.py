@@ -1,0 +1,143 @@
+"""Properties that a record gets with its queue offset: where an inner batch begins, where light queues (LMQ) get it.
+
+A message that names light queues in INNER_MULTI_DISPATCH is stored once; each of them gets a unit that points at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.record import PROPERTY_CRC_SIZE
+from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+    SCHEDULE_TOPIC,
+)
+from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.log.record_run import RecordRun
+    from rocketflow_store.queues.queue_table import FileQueueTable
+
+LMQ_QUEUE_ID: Final = 0
+_MAX_BATCH_NUM: Final = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """How many queue offsets a record takes, and (name, queue offset) of the light queues that get it."""
+
+    batch_num: int = 1
+    lmq: tuple[tuple[str, int], ...] = ()
+
+
+NOTHING_ASSIGNED: Final = Assigned()
+
+
+class AssignedProperties:
+    """Checks and writes these properties under one configuration."""
+
+    def __init__(self, config: StoreConfig, is_batch_cq: Callable[[str], bool], queues: FileQueueTable) -> None:
+        self._is_batch_cq = is_batch_cq
+        self._enable_lmq, self._most_lmq = config.enable_lmq, config.max_lmq_consume_queue_num
+        self._lmq = {topic for topic, _ in queues.names() if topic.startswith(LMQ_PREFIX)}
+        self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
+
+    def assign(
+        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], queue_offset: int, *, given: bool
+    ) -> Assigned:
+        """Add to `fields` and `properties` what the record gets here; a `given` record keeps what it has.
+
+        MessageRejectedError where an inner batch, or the number of light queues, is not what it may be.
+        """
+        inner = fields.sys_flag & INNER_BATCH_FLAG
+        if not inner and PROPERTY_INNER_NUM not in properties and not self._enable_lmq:
+            return NOTHING_ASSIGNED
+        if given:
+            return Assigned(_batch_num(properties) if inner else 1, lmq_units(properties))
+        batch_num = self._inner_batch(fields, properties, queue_offset)
+        topic = fields.topic.decode()
+        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""
+        if names and topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)):
+            self._light_queues(run, fields, properties, names.split(","))
+        return Assigned(batch_num, lmq_units(properties) if names else ())
+
+    def _inner_batch(self, fields: RecordFields, properties: dict[str, str], queue_offset: int) -> int:
+        if not fields.sys_flag & INNER_BATCH_FLAG:
+            if PROPERTY_INNER_NUM in properties:
+                raise MessageRejectedError(
+                    PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} without the inner batch flag in sysFlag"
+                )
+            return 1
+        topic = fields.topic.decode()
+        if not self._is_batch_cq(topic):
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL, f"an inner batch, but topic {topic!r} has no queue.type=BatchCQ"
+            )
+        batch_num = _batch_num(properties)
+        self._append(fields, properties, PROPERTY_INNER_BASE, str(queue_offset))
+        return batch_num
+
+    def _light_queues(self, run: RecordRun, fields: RecordFields, properties: dict[str, str], names: list[str]) -> None:
+        wanted = {name for name in names if name.startswith(LMQ_PREFIX)}
+        if len(self._lmq) + len(wanted - self._lmq) > self._most_lmq:
+            raise MessageRejectedError(
+                PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+                f"{len(self._lmq)} light queues, maxLmqConsumeQueueNum is {self._most_lmq}",
+            )
+        offsets: list[str] = []
+        taken: dict[str, int] = {}
+        for name in names:  # a name that is no light queue's gets none, as with RocketMQ 5.3
+            if name in wanted:
+                offsets.append(str(run.next_offset(name, LMQ_QUEUE_ID) + taken.get(name, 0)))
+                taken[name] = taken.get(name, 0) + 1
+            else:
+                offsets.append("")
+        self._append(fields, properties, PROPERTY_INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
+        self._lmq |= wanted
+
+    def _append(self, fields: RecordFields, properties: dict[str, str], name: str, value: str) -> None:
+        if not value.strip(","):
+            return
+        properties[name] = value
+        raw = fields.properties
+        fields.properties = raw + (b"\x02" if raw and raw[-1] != 2 else b"") + f"{name}\x01{value}\x02".encode()
+        if len(fields.properties) > self._room:
+            raise MessageRejectedError(
+                PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+                f"properties of {len(fields.properties)} bytes with {name}, at most {self._room} are allowed",
+            )
+
+
+def _batch_num(properties: Mapping[str, str]) -> int:
+    text = properties.get(PROPERTY_INNER_NUM, "")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    if not 1 <= number <= _MAX_BATCH_NUM:
+        raise MessageRejectedError(
+            PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} is {text!r}, must be 1 to {_MAX_BATCH_NUM}"
+        )
+    return number
+
+
+def lmq_units(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """(name, queue offset) of the light queues that a record says it is in."""
+    names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    if len(names) != len(offsets):
+        return ()
+    return tuple(
+        (name, int(offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdigit() and len(offset) < 19
+    )

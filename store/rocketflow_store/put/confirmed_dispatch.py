@@ -1,0 +1,110 @@
+"""Dispatch follows the confirmed offset: what was appended waits here until the flush mode lets readers see it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rocketflow_store import events
+from rocketflow_store.errors import StoreFencedError
+from rocketflow_store.layout.confirm import ConfirmFile
+from rocketflow_store.put.dispatch import DispatchRow, DispatchRows, gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rocketflow_store.recovery.store_opening import StoreParts
+
+Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
+"""What was appended with one write, or one chunk of it."""
+
+_GATHER_FROM: Final = 24
+"""From this many single rows on, columns are quicker than a loop."""
+
+
+class ConfirmedDispatch:
+    """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or is in the files (ASYNC_FLUSH)."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+        self._dispatcher, self._commit_log = parts.dispatcher, parts.commit_log
+        self.lock = threading.RLock()
+        self._pending: deque[tuple[int, Dispatched]] = deque()
+        end = parts.commit_log.committed_offset
+        self.confirm_offset = end
+        """Up to where readers may see the log."""
+        self.confirm_file = ConfirmFile(
+            parts.paths, end, end, synced=parts.sync_flush, record_crc=parts.config.append_prop_crc
+        )
+        self.failure: BaseException | None = None
+        """What the last call of `follow` failed with, None where it went well."""
+        self.dispatched_timestamp = parts.store_timestamp
+        """Store time of the last record that was dispatched (ms)."""
+
+    def add(self, end_offset: int, rows: Dispatched) -> None:
+        """These rows were appended, up to `end_offset`; under the put lock, in the order of the log."""
+        self._pending.append((end_offset, rows))
+
+    def extend(self, rows: Iterable[tuple[int, Dispatched]]) -> None:
+        """As `add`, for several."""
+        self._pending.extend(rows)
+
+    def follow(self) -> None:
+        """Dispatch what the flush mode confirms, and publish how far readers may look.
+
+        Where that fails (no space for a queue, say) nothing is forgotten: `failure` tells why, and the next call tries
+        again. A failed sync fences the store.
+        """
+        with self.lock:
+            limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
+            taken: list[tuple[int, Dispatched]] = []
+            while self._pending and self._pending[0][0] <= limit:
+                taken.append(self._pending.popleft())
+            ready = [rows for _, rows in taken]
+            try:
+                if ready and self.failure is not None:
+                    self._forget_keys(ready[0])
+                self._dispatch_all(ready)
+            except BaseException as error:
+                self._pending.extendleft(reversed(taken))
+                if self.failure is None:
+                    offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
+                    events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(taken))
+                self.failure = error
+                if isinstance(error, StoreFencedError):
+                    self._parts.flush.fence = error
+                raise
+            self.failure = None
+            if taken:
+                self.confirm_offset = taken[-1][0]
+                self.confirm_file.confirm(self.confirm_offset)
+                last = ready[-1]
+                if isinstance(last, list):
+                    self.dispatched_timestamp = last[-1].store_timestamp
+                elif len(last.store_timestamps):
+                    self.dispatched_timestamp = int(last.store_timestamps[-1])
+
+    def _forget_keys(self, first: Dispatched) -> None:
+        """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
+        phy_offset = first[0].phy_offset if isinstance(first, list) else int(first.phy_offsets[0])
+        if self._parts.index.end_phy_offset >= phy_offset:
+            self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
+
+    def _dispatch_all(self, ready: list[Dispatched]) -> None:
+        if len(ready) == 1 and isinstance(ready[0], list):
+            self._dispatch_singles(ready[0])
+            return
+        for singles, group in groupby(ready, lambda rows: isinstance(rows, list)):
+            if singles:
+                self._dispatch_singles(list(chain.from_iterable(group)))  # type: ignore[arg-type]
+            else:
+                self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
+
+    def _dispatch_singles(self, rows: list[DispatchRow]) -> None:
+        if len(rows) >= _GATHER_FROM:
+            self._dispatcher.dispatch(gather_rows(rows))
+        else:
+            for row in rows:
+                self._dispatcher.dispatch_one(row)

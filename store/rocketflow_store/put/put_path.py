@@ -1,0 +1,391 @@
+"""The way of a message into the log: checks, queue, offset, bytes, append, hand-over to dispatch, acknowledgement.
+
+Puts are serialised by the put lock; syncs are shared (`flush.GroupFlush`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from rocketflow_store import events
+from rocketflow_store.columnar.batch_records import encode_batches
+from rocketflow_store.columnar.relocate import relocate
+from rocketflow_store.errors import (
+    FileAllocationTimeoutError,
+    MessageRejectedError,
+    StoreAccessError,
+    StoreError,
+    StoreFencedError,
+    StoreFullError,
+    StorePoolDeficientError,
+)
+from rocketflow_store.format.message_id import encode_host, offset_msg_id, offset_msg_ids
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.format.record import RecordFields, encode_record, record_size
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
+from rocketflow_store.message import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    SCHEDULE_TOPIC,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Message,
+    MessageBatch,
+)
+from rocketflow_store.put.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
+from rocketflow_store.put.dispatch import DispatchRow, deliver_time
+from rocketflow_store.put.message_encoder import MessageEncoder
+from rocketflow_store.results import PutMessageResult
+from rocketflow_store.statistics import SLOW_PUT_NS
+from rocketflow_store.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rocketflow_store.columnar.batch_records import CheckedBatch
+    from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
+    from rocketflow_store.recovery.store_opening import StoreParts
+    from rocketflow_store.statistics import StoreStatistics
+
+
+PutRequest: TypeAlias = Message | MessageBatch | RecordFields
+"""What can be put: a message, a client's batch, or a record whose fields are given byte for byte."""
+
+_COLUMNS_FROM: Final = 24
+"""From this many records on, columns are quicker than a loop."""
+LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
+_NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
+
+
+class PutPath:
+    """Puts messages and batches, in runs; `lock` is held by whoever appends to the log."""
+
+    def __init__(
+        self,
+        parts: StoreParts,
+        dispatch: ConfirmedDispatch,
+        statistics: StoreStatistics,
+        is_disk_full: Callable[[], bool],
+        appended: Callable[[], None] | None,
+    ) -> None:
+        """`appended` is told of puts that nobody waits for."""
+        self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
+        self._config, self._commit_log, self._flush = parts.config, parts.commit_log, parts.flush
+        self._offsets, self._topics = parts.offsets, parts.topics
+        self._is_disk_full = is_disk_full
+        self._refusing = False
+        self.appended = appended
+        self._encoder = MessageEncoder(parts.config)
+        self._assigned = AssignedProperties(parts.config, parts.side_queues.is_batch_cq, parts.queues)
+        self._delay_levels_ms, self._property_crc = parts.config.delay_levels_ms, parts.config.append_prop_crc
+        self._is_batch_cq = parts.side_queues.is_batch_cq
+        self._store_host = encode_host(parts.config.store_host)
+        self.lock = threading.RLock()
+        self.next_queue: dict[str, int] = {}
+        """Which queue of a topic is next in turn."""
+        self.store_timestamp = parts.store_timestamp
+        """That of the newest record (ms)."""
+
+    def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
+        """Store requests in order with one flush for all; each has its own outcome."""
+        began_ns = time.perf_counter_ns()
+        results: list[PutMessageResult] = []
+        for outcome in self.append(requests):
+            if not isinstance(outcome, PutMessageResult):
+                raise outcome
+            results.append(outcome)
+        results = self._acknowledge(results)
+        elapsed_ns = time.perf_counter_ns() - began_ns
+        if elapsed_ns >= SLOW_PUT_NS:
+            self._statistics.slow_put(elapsed_ns, len(results))
+        return results
+
+    def append(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
+        """Append requests in order, in runs; what came of each.
+
+        What is refused is a result that says so; an exception is an argument that makes no sense, it concerns its
+        request alone. Nothing is acknowledged yet.
+        """
+        if len(requests) == 1:
+            return self._append_run(requests)
+        outcomes: list[PutMessageResult | Exception] = []
+        start, size = 0, 0
+        for number, request in enumerate(requests):
+            size += len(request.body or b"")
+            if number - start == MAX_RUN_MESSAGES or (size > MAX_RUN_BYTES and number > start):
+                outcomes += self._append_run(requests[start:number])
+                start, size = number, len(request.body or b"")
+        return outcomes + self._append_run(requests[start:] if start else requests)
+
+    def _acknowledge(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
+        """Wait for the flush that the mode promises, then let readers see the messages."""
+        if not any(result.stored for result in results):
+            return results
+        if self._parts.sync_flush:
+            end = self._commit_log.wrote_offset
+            try:
+                in_time = self._flush.flush_to(end, self._config.sync_flush_timeout / 1000)
+            except StoreFencedError as error:
+                self._statistics.late(results)
+                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, str(error)) for one in results]
+            if not in_time:
+                self._statistics.late(results)
+                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, LATE) for one in results]
+        elif self.appended is not None:
+            self.appended()
+        try:
+            self._dispatch.follow()
+        except (StoreError, MemoryError) as error:
+            self._statistics.late(results)
+            return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, unseen_because(error)) for one in results]
+        return results
+
+    def check_writable(self) -> None:
+        """Raise where a sync, the last commit or the last dispatch failed, or the disk is too full."""
+        self._flush.check()
+        if self._dispatch.failure is not None:
+            self._dispatch.follow()
+        if self._commit_log.commit_error is not None:
+            raise self._commit_log.commit_error
+        if self._is_disk_full():
+            limit = self._config.disk_space_warning_level_ratio
+            raise StoreFullError(
+                self._parts.paths.root, f"the disk is used beyond diskSpaceWarningLevelRatio ({limit} %)"
+            )
+
+    def tick(self) -> int:
+        """The store time of the next record: now, but never less than that of the one before."""
+        self.store_timestamp = max(self.store_timestamp, self._config.clock.now_ms())
+        return self.store_timestamp
+
+    def _append_run(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
+        statistics = self._statistics
+        if statistics.lock_began_ms and statistics.page_cache_busy(
+            self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
+        ):
+            return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
+        with self.lock:
+            try:
+                if self._is_held_up():
+                    self.check_writable()
+                now_ms = statistics.lock_began_ms = self.tick()
+                run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
+                outcomes = self._take(run, requests, now_ms)
+                if run.count:
+                    self._write(run)
+                self._refusing = False
+                return outcomes
+            except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
+                return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
+            except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
+                if isinstance(error, StoreFencedError):
+                    self._flush.fence = error
+                why = str(error) or "out of memory"
+                events.tell(events.REFUSED, self._parts.paths.root, "put", why, quietly=self._refusing)
+                self._refusing = True
+                return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
+            finally:
+                statistics.lock_began_ms = 0
+
+    def _write(self, run: RecordRun) -> None:
+        rows = run.dispatched(self._delay_levels_ms)
+        run.write()
+        try:  # nothing below allocates much, or waits for anything
+            run.publish()
+            self._dispatch.add(run.end, rows)
+        except BaseException as error:  # log, offsets and dispatch may disagree now
+            self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
+            raise
+        self._statistics.put_times += run.count
+
+    def _is_held_up(self) -> bool:
+        return (
+            self._flush.fence is not None
+            or self._commit_log.commit_error is not None
+            or self._dispatch.failure is not None
+            or self._is_disk_full()
+        )
+
+    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> list[PutMessageResult | Exception]:
+        """Give each request its place in the run. Batches that follow each other become records together."""
+        outcomes: list[PutMessageResult | Exception] = []
+        batches: list[tuple[int, CheckedBatch]] = []
+        for request in requests:
+            try:
+                if isinstance(request, MessageBatch) and not self._is_batch_cq(request.topic):
+                    queue_id = self._choose_queue(request)
+                    batches.append((len(outcomes), self._encoder.check_batch(request, queue_id, now_ms)))
+                    outcomes.append(_NOT_YET)
+                    continue
+                if batches:
+                    self._take_batches(run, batches, outcomes, now_ms)
+                if isinstance(request, RecordFields):
+                    fields, properties, given = request, decode_properties(request.properties), True
+                else:
+                    message = request if isinstance(request, Message) else self._encoder.inner_batch(request)
+                    queue_id = self._choose_queue(message)
+                    fields, properties = self._encoder.encode(message, queue_id, now_ms)
+                    given = False
+                outcomes.append(self._take_fields(run, fields, properties, now_ms, given=given))
+            except MessageRejectedError as error:
+                outcomes.append(self.refuse(request, error.status, error.why))
+            except (StoreError, MemoryError):
+                raise
+            except Exception as error:  # what a caller gave concerns that caller alone
+                outcomes.append(error)
+        if batches:
+            self._take_batches(run, batches, outcomes, now_ms)
+        return outcomes
+
+    def _take_batches(
+        self,
+        run: RecordRun,
+        batches: list[tuple[int, CheckedBatch]],
+        outcomes: list[PutMessageResult | Exception],
+        now_ms: int,
+    ) -> None:
+        property_crc = self._property_crc
+        records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
+        first = 0
+        phy_offsets, queue_offsets = np.empty((2, len(records.sizes)), np.int64)
+        for (number, batch), stop in zip(batches, records.row_ends, strict=True):
+            sizes = records.sizes[first:stop]
+            phy_offset = run.place(int(sizes.sum()))
+            phy_offsets[first:stop] = phy_offset + np.cumsum(sizes) - sizes
+            queue_offset = run.next_offset(batch.topic, batch.queue_id)
+            queue_offsets[first:stop] = np.arange(queue_offset, queue_offset + stop - first)
+            run.take_offsets(batch.topic, batch.queue_id, stop - first)
+            outcomes[number] = PutMessageResult(
+                PutMessageStatus.PUT_OK,
+                batch.topic,
+                batch.queue_id,
+                queue_offset,
+                phy_offset,
+                offset_msg_ids(self._config.store_host, phy_offsets[first:stop].tolist()),
+                now_ms,
+                message_count=stop - first,
+            )
+            first = stop
+        relocate(
+            records.octets,
+            records.starts,
+            records.sizes,
+            phy_offsets,
+            queue_offsets,
+            now_ms,
+            property_crc=property_crc,
+        )
+        run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
+        batches.clear()
+
+    def _refuse_all(
+        self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str
+    ) -> list[PutMessageResult | Exception]:
+        return [self.refuse(request, status, why) for request in requests]
+
+    def refuse(self, request: PutRequest, status: PutMessageStatus, why: str) -> PutMessageResult:
+        """The result of a request of which nothing is stored; it is counted."""
+        self._statistics.refused(status)
+        topic = request.topic if isinstance(request.topic, str) else request.topic.decode("utf-8", "replace")
+        return PutMessageResult(status, topic, -1, -1, -1, "", -1, why)
+
+    def _choose_queue(self, message: Message | MessageBatch) -> int:
+        if message.queue_id is not None:
+            if message.queue_id >= 0:
+                self._topics.have_queue(message.topic, message.queue_id)
+            return message.queue_id
+        queues = self._topics.queue_count(message.topic)
+        if isinstance(message, Message) and message.sharding_key is not None:
+            return abs(string_hash(message.sharding_key)) % queues
+        chosen = self.next_queue.get(message.topic, 0) % queues
+        self.next_queue[message.topic] = chosen + 1
+        return chosen
+
+    def _take_fields(
+        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], now_ms: int, *, given: bool
+    ) -> PutMessageResult:
+        topic, queue_id = fields.topic.decode(), fields.queue_id
+        queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+        queue_offset = run.next_offset(topic, queue_id) if queued else 0
+        assigned = self._assigned.assign(run, fields, properties, queue_offset, given=given)
+        property_crc = self._property_crc
+        size = record_size(fields, property_crc)
+        limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
+        if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
+        phy_offset = run.where(size)
+        run.add(encode_record(fields, phy_offset, queue_offset, now_ms, property_crc), phy_offset)
+        if queued:
+            run.take_offsets(topic, queue_id, assigned.batch_num)
+        for name, _ in assigned.lmq:
+            run.take_offsets(name, LMQ_QUEUE_ID, 1)
+        if not run.by_columns:
+            run.rows.append(self.row(fields, properties, phy_offset, size, queue_offset, now_ms, assigned))
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK,
+            topic,
+            queue_id,
+            queue_offset,
+            phy_offset,
+            offset_msg_id(self._config.store_host, phy_offset),
+            now_ms,
+            message_count=assigned.batch_num,
+        )
+
+    def row(
+        self,
+        fields: RecordFields,
+        properties: dict[str, str],
+        phy_offset: int,
+        size: int,
+        queue_offset: int,
+        now_ms: int,
+        assigned: Assigned = NOTHING_ASSIGNED,
+    ) -> DispatchRow:
+        """What dispatch needs of a record that was just appended."""
+        topic = fields.topic.decode()
+        kind = fields.sys_flag & TRANSACTION_MASK
+        tags = properties.get(PROPERTY_TAGS, "")
+        tags_code = string_hash(tags) if tags else 0
+        if topic == SCHEDULE_TOPIC:
+            tags_code = deliver_time(properties.get(PROPERTY_DELAY), now_ms, self._delay_levels_ms, tags_code)
+        return DispatchRow(
+            topic,
+            fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1,
+            queue_offset,
+            phy_offset,
+            size,
+            tags_code,
+            now_ms,
+            properties.get(PROPERTY_UNIQ_KEY, ""),
+            properties.get(PROPERTY_KEYS, ""),
+            kind != TRANSACTION_ROLLBACK,
+            assigned.batch_num,
+            assigned.lmq,
+        )
+
+
+def _by_columns(requests: Sequence[PutRequest]) -> bool:
+    if len(requests) == 1:
+        return isinstance(requests[0], MessageBatch)
+    return len(requests) >= _COLUMNS_FROM or any(isinstance(one, MessageBatch) for one in requests)
+
+
+def unseen_because(error: BaseException) -> str:
+    """Why a message that is in the log is not seen."""
+    return f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
+
+
+def _with_status(result: PutMessageResult, status: PutMessageStatus, why: str) -> PutMessageResult:
+    if not result.stored:
+        return result
+    return replace(result, status=status, why=why)

@@ -1,0 +1,286 @@
+"""One queue of a BatchCQ topic: units of 46 bytes, one a record, in the order of the log.
+
+A unit's place says nothing about its queue offset, so units are found by `msg_base_offset`, which rises from unit to
+unit. The first invalid unit ends the queue.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.topic_names import is_directory_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Units = npt.NDArray[np.void]
+
+_PROBE_UNITS: Final = 4096
+_SCAN_LIMIT_BYTES: Final = 16_000
+_NO_UNITS: Final = np.zeros(0, BATCH_UNIT_DTYPE)
+
+
+def written_batches(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units hold something."""
+    mask: npt.NDArray[np.bool_] = (
+        (units["msg_size"] > 0)
+        & (units["phy_offset"] >= 0)
+        & (units["msg_base_offset"] >= 0)
+        & (units["batch_size"] > 0)
+    )
+    return mask
+
+
+def own_file_size(directory: Path, multiple_of: int = 1) -> int:
+    """With which size the files of a directory were made, 0 where none tells: it is a property of theirs."""
+    try:
+        sizes = [entry.stat().st_size for entry in os.scandir(directory) if entry.name.isdigit() and entry.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise os_files.access_error(directory, error) from error
+    return max((size for size in sizes if size % multiple_of == 0), key=sizes.count, default=0)
+
+
+class BatchConsumeQueue:
+    """The units of (`topic`, `queue_id`), numbered by their place: unit n stands at n * 46 of the files' bytes."""
+
+    def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int, *, write: bool) -> None:
+        self.topic, self.queue_id = topic, queue_id
+        self._directory, self._write = directory, write
+        self._queue = MappedFileQueue(directory, own_file_size(directory, BATCH_UNIT_SIZE) or file_size, write=write)
+        self._end = -1
+        self._unsynced_from = -1
+        self._created = False
+
+    @property
+    def first_unit(self) -> int:
+        """Number of the first unit of the first file."""
+        first = self._queue.first
+        return first.file_from_offset // BATCH_UNIT_SIZE if first else 0
+
+    @property
+    def end_unit(self) -> int:
+        """Behind the last valid unit; looked up anew by a reader."""
+        if self._end < 0 or not self._write:
+            self._queue.refresh()
+            files = self._queue.files[-3:]
+            start = files[0].file_from_offset // BATCH_UNIT_SIZE if files else 0
+            self._end = self._probe_end(max(start, self._end if self._end > start else start))
+        return self._end
+
+    def _probe_end(self, start: int) -> int:
+        while True:
+            found = self.units(start, start + _PROBE_UNITS)
+            bad = np.flatnonzero(~written_batches(found))
+            if len(bad):
+                return start + int(bad[0])
+            start += len(found)
+            if len(found) < _PROBE_UNITS:
+                return start
+
+    def units(self, start: int, end: int) -> Units:
+        """Units [start, end), as far as there are files for them from `start` on."""
+        parts: list[bytes] = []
+        position, stop = start * BATCH_UNIT_SIZE, end * BATCH_UNIT_SIZE
+        while position < stop:
+            mapped = self._queue.find(position)
+            if mapped is None:
+                break
+            size = min(stop, mapped.end_offset) - position
+            data = mapped.read(position - mapped.file_from_offset, size)
+            parts.append(data)
+            if len(data) < size:
+                break
+            position += size
+        raw = b"".join(parts)
+        return np.frombuffer(raw, BATCH_UNIT_DTYPE, len(raw) // BATCH_UNIT_SIZE) if raw else _NO_UNITS
+
+    def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:
+        """(min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`."""
+        end = self._end_below(confirm_offset)
+        if end <= self.first_unit:
+            return 0, 0
+        last = self.units(end - 1, end)[0]
+        high = int(last["msg_base_offset"]) + int(last["batch_size"])
+        low = self._first_from("phy_offset", min_phy_offset, end)
+        return (int(self.units(low, low + 1)["msg_base_offset"][0]) if low < end else high), high
+
+    def _end_below(self, confirm_offset: int | None) -> int:
+        end = self.end_unit
+        if confirm_offset is None or end <= self.first_unit:
+            return end
+        if int(self.units(end - 1, end)["phy_offset"][0]) < confirm_offset:
+            return end
+        return self._first_from("phy_offset", confirm_offset, end)
+
+    def _first_from(self, field: str, value: int, end: int) -> int:
+        """The first unit below `end` whose `field` is at least `value`; the field rises."""
+        start = self.first_unit
+        while start < end:
+            middle = (start + end) // 2
+            if int(self.units(middle, middle + 1)[field][0]) >= value:
+                end = middle
+            else:
+                start = middle + 1
+        return start
+
+    def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """(base offset, physical offset, size, tags code, messages) of the record that holds `offset` and those behind.
+
+        They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
+        """
+        number = self._first_from("msg_base_offset", offset + 1, self.end_unit) - 1
+        per_file = self._queue.file_size // BATCH_UNIT_SIZE
+        file_end = (number // per_file + 1) * per_file
+        most = max(_SCAN_LIMIT_BYTES, max_count * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE
+        for unit in self.units(max(number, self.first_unit), min(self.end_unit, file_end, number + most + 1)):
+            base, size, batch_size = int(unit["msg_base_offset"]), int(unit["msg_size"]), int(unit["batch_size"])
+            if base >= high:
+                return
+            yield base, int(unit["phy_offset"]), size, int(unit["tags_code"]), batch_size
+
+    # -- writing
+
+    def put(self, units: Units) -> None:
+        """Write units behind the last; those of records that have theirs already are left out."""
+        end = self.end_unit
+        if end > self.first_unit:
+            units = units[units["phy_offset"] > int(self.units(end - 1, end)["phy_offset"][0])]
+        data = memoryview(np.ascontiguousarray(units).view(np.uint8).data)
+        position, at = end * BATCH_UNIT_SIZE, 0
+        while at < len(data):
+            mapped = self._queue.find(position)
+            if mapped is None:
+                self._created = True
+                mapped = self._queue.create(position - position % self._queue.file_size)
+            size = min(len(data) - at, mapped.end_offset - position)
+            mapped.write(position - mapped.file_from_offset, data[at : at + size])
+            position += size
+            at += size
+        if at:
+            self._unsynced_from = end if self._unsynced_from < 0 else min(self._unsynced_from, end)
+            self._end = position // BATCH_UNIT_SIZE
+
+    def truncate(self, phy_offset: int) -> None:
+        """Forget the units of records at or behind `phy_offset`, and zero their room and what is behind it."""
+        end = self._first_from("phy_offset", phy_offset, self.end_unit)
+        position = end * BATCH_UNIT_SIZE
+        last = self._queue.find(position)
+        inside = last is not None and last.file_from_offset < position
+        self._queue.drop_from(position if not inside or last is None else last.file_from_offset + 1)
+        if inside and last is not None:
+            last.zero_from(position - last.file_from_offset)
+        self._end = end
+
+    def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
+        """Delete the oldest files, all of whose records lie below `min_phy_offset`; never the newest file."""
+        files = self._queue.files
+        count = 0
+        for mapped in files[:-1]:
+            last = self.units(mapped.end_offset // BATCH_UNIT_SIZE - 1, mapped.end_offset // BATCH_UNIT_SIZE)
+            if not len(last) or int(last["phy_offset"][0]) >= min_phy_offset:
+                break
+            count += 1
+        return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)] if count else []
+
+    def sync(self) -> None:
+        """Make what was put durable, and the names of its files."""
+        start, self._unsynced_from = self._unsynced_from, -1
+        if start < 0:
+            return
+        try:
+            for mapped in self._queue.files:
+                if mapped.end_offset > start * BATCH_UNIT_SIZE:
+                    mapped.sync()
+            if self._created:
+                os_files.sync_directory(self._directory)
+                os_files.sync_directory(self._directory.parent)
+                os_files.sync_directory(self._directory.parent.parent)
+                self._created = False
+        except BaseException:
+            self._unsynced_from = start if self._unsynced_from < 0 else min(start, self._unsynced_from)
+            raise
+
+    def close(self) -> None:
+        """Close the files."""
+        self._queue.close()
+
+
+class BatchQueueTable:
+    """The queues found as directories `batchconsumequeue/TOPIC/ID`."""
+
+    def __init__(self, directory: Path, file_size: int, *, write: bool) -> None:
+        self._directory, self._file_size, self._write = directory, file_size, write
+        self._known: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self._topics: set[str] = set()
+
+    def refresh(self) -> None:
+        """Look for new queues."""
+        try:
+            topics = [entry.path for entry in os.scandir(self._directory) if entry.is_dir()]
+            found = [(topic, entry.name) for topic in topics for entry in os.scandir(topic) if entry.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise os_files.access_error(self._directory, error) from error
+        for topic, name in found:
+            if name.isdigit():
+                self.add(os.path.basename(topic), int(name))
+
+    def add(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        """The queue, newly known if it was not."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            assert is_directory_name(topic)
+            directory = self._directory / topic / str(queue_id)
+            known = BatchConsumeQueue(directory, topic, queue_id, self._file_size, write=self._write)
+            self._known[topic, queue_id] = known
+            self._topics.add(topic)
+        return known
+
+    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The queue, None where there is none."""
+        return self._known.get((topic, queue_id))
+
+    def all(self) -> list[BatchConsumeQueue]:
+        """Every queue, by topic and id."""
+        return [self._known[key] for key in sorted(self._known)]
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has a queue."""
+        return topic in self._topics
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """Queue offset behind the last message; 0 for a queue that does not exist."""
+        queue = self.find(topic, queue_id)
+        return queue.bounds(0)[1] if queue is not None else 0
+
+    def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
+        """Delete files that point below the log: see `BatchConsumeQueue.remove_below`."""
+        return [path for queue in self.all() for path in queue.remove_below(min_phy_offset, now_ms, forcibly_after_ms)]
+
+    def sync(self) -> None:
+        """Make all of them durable."""
+        for queue in self.all():
+            queue.sync()
+
+    def cut(self, phy_offset: int) -> None:
+        """Forget the units of records at or behind `phy_offset`."""
+        for queue in self.all():
+            queue.truncate(phy_offset)
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self._known.values():
+            queue.close()
+        self._known.clear()

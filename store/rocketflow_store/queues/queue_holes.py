@@ -1,0 +1,117 @@
+"""Slots of a queue whose record is lost: a slot without a unit would end the queue for every reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.queues.consume_queue import pre_blank, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+
+    Units = npt.NDArray[np.void]
+
+_BLOCK: Final = 1 << 14
+_NEIGHBOUR: Final = 64
+
+
+def leave_out_strays(rows: DispatchRows) -> None:
+    """Take records whose queue offset is far from their neighbours' out of the queues: their heads are damaged.
+
+    The rows have to be of records that follow each other in the log, where a queue's offsets have no gaps.
+    """
+    order = np.argsort(rows.queue_of, kind="stable")
+    stray = stray_offsets(rows.queue_offsets[order], rows.queue_of[order])
+    rows.queue_of[order[stray]] = -1
+
+
+def stray_offsets(
+    offsets: npt.NDArray[np.int64], queue_of: npt.NDArray[np.int32] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Which queue offsets are far from those in front of or behind them (of the same queue)."""
+    step = np.diff(offsets)
+    if queue_of is not None:
+        step[queue_of[1:] != queue_of[:-1]] = 1
+    stray: npt.NDArray[np.bool_] = offsets < 0
+    stray[1:] |= step > _NEIGHBOUR
+    stray[:-1] |= step < -_NEIGHBOUR
+    return stray
+
+
+def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]]) -> int:
+    """Give every empty slot below queue offset `end` a unit; how many there were.
+
+    The unit points at the damage (ranges of physical offsets, ascending) between the records of its neighbours, so
+    that a reader is told which bytes are lost. Where there is none the record was removed, and the unit is a
+    pre-blank one.
+    """
+    filled, before = 0, -1
+    start = queue.first_unit
+    while start < end:
+        units = queue.units(start, min(start + _BLOCK, end))
+        missing = min(start + _BLOCK, end) - len(units) - start
+        if missing:  # no file, or a short one: up to the end of that file
+            units = np.concatenate([units, np.zeros(missing, UNIT_DTYPE)])
+        empty = ~written(units)
+        if empty.any():
+            units = units.copy()
+            rows = np.flatnonzero(empty)
+            for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+                first, last = int(run[0]), int(run[-1])
+                floor = int(units["phy_offset"][first - 1]) if first else before
+                units[run] = _unit(floor, _ceiling(queue, start + last + 1, units[last + 1 :], end), damage)
+                queue.put(start + first, units[run])
+                filled += len(run)
+        real = np.flatnonzero(~pre_blank(units))
+        before = int(units["phy_offset"][real[-1]]) if len(real) else before
+        start += len(units)
+    return filled
+
+
+def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log_end: int) -> None:
+    """Give the slots [start, end) behind a queue's last message units that say that their messages are lost.
+
+    They point at the damage behind the last message, or at the log's last byte (below `log_end`) where the bytes are
+    gone: never behind the log, where the next record will be.
+    """
+    before = queue.units(max(start - 1, queue.first_unit), start)
+    real = before[~pre_blank(before)] if len(before) else before
+    unit = _unit(int(real["phy_offset"][-1]) if len(real) else -1, -1, damage)
+    if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log_end:
+        unit["phy_offset"], unit["msg_size"] = log_end - 1, 1
+    unit["tags_code"] = LOST_TAGS_CODE
+    for first in range(start, end, _BLOCK):
+        queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
+
+
+def _ceiling(queue: ConsumeQueue, following: int, rest: Units, end: int) -> int:
+    """Physical offset of the first record behind a hole; -1 where there is none."""
+    while True:
+        good = np.flatnonzero(written(rest) & ~pre_blank(rest))
+        if len(good):
+            return int(rest["phy_offset"][good[0]])
+        following += len(rest)
+        rest = queue.units(following, min(following + _BLOCK, end))
+        if len(rest) == 0:
+            return -1
+
+
+def _unit(floor: int, ceiling: int, damage: Sequence[tuple[int, int]]) -> Units:
+    unit = np.zeros(1, UNIT_DTYPE)
+    unit["msg_size"] = PRE_BLANK_SIZE
+    for start, stop in damage:
+        if start > floor and (ceiling < 0 or start < ceiling):
+            unit["phy_offset"], unit["msg_size"] = start, min(stop - start, PRE_BLANK_SIZE - 1)
+            break
+    return unit
+
+
+assert UNIT_DTYPE.itemsize == UNIT_SIZE

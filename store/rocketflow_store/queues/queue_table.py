@@ -1,0 +1,229 @@
+"""Which queues a store has, and which of their offsets may be read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity
+from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
+from rocketflow_store.topic_names import is_directory_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.queues.consume_queue import Units
+
+_TAIL_BLOCK: Final = 64
+
+
+@dataclass(slots=True)
+class _Known:
+    queue: ConsumeQueue
+    end: int = -1
+    """Behind the last unit that was seen to point at its own record; -1 before the first look."""
+    last_unit: bytes = b""
+    low: int = -1
+    low_for: int = -1
+
+
+class FileQueueTable:
+    """Queues found as directories `consumequeue/TOPIC/ID`, their bounds taken from units and log.
+
+    A unit counts once the record it points at says that it is that message: a unit half written by a live writer, and
+    units that a crash left behind the end, do not.
+    """
+
+    def __init__(self, directory: Path, file_size: int, log: CommitLogView, *, write: bool) -> None:
+        self._directory, self._file_size, self._log, self._write = directory, file_size, log, write
+        self._known: dict[tuple[str, int], _Known] = {}
+
+    def refresh(self) -> None:
+        """Look for new queues and for files that came or went."""
+        try:
+            for topic in os.scandir(self._directory):
+                if not topic.is_dir():
+                    continue
+                for entry in os.scandir(topic.path):
+                    if entry.name.isdigit() and (topic.name, int(entry.name)) not in self._known and entry.is_dir():
+                        self._know(topic.name, int(entry.name))
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            pass
+        except OSError as error:
+            raise access_error(self._directory, error) from error
+
+    def add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, newly known if it was not; StoreConfigError for a topic that may not be a directory."""
+        found = self._known.get((topic, queue_id))
+        if found is not None:
+            return found.queue
+        if not is_directory_name(topic):
+            raise StoreConfigError("topic", topic, "may not be the name of a queue's directory")
+        return self._know(topic, queue_id)
+
+    def _know(self, topic: str, queue_id: int) -> ConsumeQueue:
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            directory = self._directory / topic / str(queue_id)
+            queue = ConsumeQueue(directory, topic, queue_id, self._file_size, write=self._write)
+            known = self._known[topic, queue_id] = _Known(queue)
+        return known.queue
+
+    def all(self) -> list[ConsumeQueue]:
+        """Every queue, by topic and id."""
+        return [self._known[key].queue for key in sorted(self._known)]
+
+    def names(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of every queue."""
+        return sorted(self._known)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, None where there is none."""
+        known = self._known.get((topic, queue_id))
+        return known.queue if known else None
+
+    def end(self, topic: str, queue_id: int, confirm_offset: int | None = None) -> int:
+        """Queue offset behind the last readable unit, looked up anew (units at or behind `confirm_offset` are not)."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            return 0
+        queue = known.queue
+        if not self._write and queue.is_replaced():
+            queue.refresh()
+            known.end, known.low = -1, -1
+        if known.end > 0:
+            behind = queue.units(known.end - 1, known.end + 1)
+            if behind[:1].tobytes() != known.last_unit:
+                known.end = -1
+            elif len(behind) > 1 and not written(behind[1:2])[0]:  # the usual answer, at one look
+                return known.end if confirm_offset is None else self._confirmed(queue, known.end, confirm_offset)
+        if known.end <= 0:
+            queue.refresh()
+            found = queue.scan_end()
+        else:
+            found = queue.probe_end(known.end)
+            if found % queue.units_per_file == 0:  # the next file may be new
+                queue.refresh()
+                found = queue.probe_end(found)
+        floor = max(known.end, queue.first_unit)
+        if found > floor:
+            found = self._trim(queue, floor, found)
+        if found > queue.first_unit:
+            known.end, known.last_unit = found, queue.units(found - 1, found).tobytes()
+        else:
+            known.end, known.last_unit = found, b""
+        if confirm_offset is None or found == 0:
+            return found
+        return self._confirmed(queue, found, confirm_offset)
+
+    def _trim(self, queue: ConsumeQueue, floor: int, found: int) -> int:
+        """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
+        identity = QueueIdentity(queue.topic, queue.queue_id, "", exact=not queue.topic.startswith(LMQ_PREFIX))
+        if identity.exact and found > floor:  # the usual case, without the cost of columns
+            phy_offset, size, _ = queue.units(found - 1, found).tolist()[0]
+            if self._log.holds(phy_offset, size, (queue.topic, queue.queue_id, found - 1)):
+                return found
+        block = 1
+        while found > floor:
+            start = max(found - block, floor)
+            units = queue.units(start, found)
+            removed = units["phy_offset"] < self._log.min_phy_offset
+            good = np.flatnonzero(removed | self._log.matches(units, start, identity) | pre_blank(units) | lost(units))
+            if len(good):
+                return start + int(good[-1]) + 1
+            found, block = start, min(block * _TAIL_BLOCK, 1 << 16)
+        return found
+
+    def _confirmed(self, queue: ConsumeQueue, found: int, confirm_offset: int) -> int:
+        block = 1
+        low = queue.first_unit
+        while found > low:
+            start = max(found - block, low)
+            units = queue.units(start, found)
+            good = np.flatnonzero((units["phy_offset"] < confirm_offset) | pre_blank(units))
+            if len(good):
+                return start + int(good[-1]) + 1
+            found, block = start, block * _TAIL_BLOCK
+        return found
+
+    def low(self, topic: str, queue_id: int, end: int) -> int:
+        """First queue offset whose record is still in the log (pre-blank units are none)."""
+        known = self._known.get((topic, queue_id))
+        if known is None:
+            return 0
+        queue, floor = known.queue, self._log.min_phy_offset
+        if known.low >= 0 and known.low_for == floor and queue.first_unit <= known.low <= end:
+            return known.low
+        queue.refresh()
+        first = queue.first_unit
+        start, stop = first, end
+        while start < stop:
+            middle = (start + stop) // 2
+            unit = queue.units(middle, middle + 1)
+            if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
+                stop = middle
+            else:
+                start = middle + 1
+        known.low, known.low_for = start, floor
+        return start
+
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """Take a queue's bounds anew at the next look."""
+        known = self._known.get((topic, queue_id))
+        if known is not None:
+            known.end, known.low = -1, -1
+
+    def reopen(self) -> None:
+        """Take the files that the directories name now, and every bound anew."""
+        for known in self._known.values():
+            known.queue.refresh()
+        self.forget()
+        self.refresh()
+
+    def forget(self) -> None:
+        """Take every bound anew at the next look."""
+        for known in self._known.values():
+            known.end, known.low = -1, -1
+
+    def sync_directories(self) -> None:
+        """Make the existence of queues and files durable."""
+        if not self._directory.is_dir():
+            return
+        for queue in self.all():
+            if queue.created:
+                queue.created = False
+                directory = self._directory / queue.topic / str(queue.queue_id)
+                sync_directory(directory)
+                sync_directory(directory.parent)
+        sync_directory(self._directory)
+
+    def last_units(self) -> Units:
+        """The last unit of every queue that has one, by physical offset; pre-blank ones are left out."""
+        last: list[bytes] = []
+        for (topic, queue_id), known in self._known.items():
+            if self.end(topic, queue_id) > known.queue.first_unit:
+                last.append(known.last_unit)
+        units = np.frombuffer(b"".join(last), UNIT_DTYPE)
+        return np.sort(units[~pre_blank(units)], order="phy_offset")
+
+    def max_unit_end(self) -> int:
+        """Physical offset behind the record of the last unit of all queues; -1 without units."""
+        units = self.last_units()
+        ends = units["phy_offset"].astype(np.int64) + units["msg_size"]
+        return int(ends.max(initial=-1))
+
+    def close(self) -> None:
+        """Close all files."""
+        for known in self._known.values():
+            known.queue.close()
+        self._known.clear()

@@ -1,0 +1,96 @@
+"""Units besides those of plain queues: of BatchCQ topics, and of the light queues (LMQ) that a record is in too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
+from rocketflow_store.put.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.topic_names import is_directory_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from rocketflow_store.put.dispatch import DispatchRow, DispatchRows
+    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
+    from rocketflow_store.queues.queue_table import FileQueueTable
+
+
+class SideQueues:
+    """Takes its units out of what is dispatched.
+
+    Light queues get theirs with `multi_dispatch` (RocketMQ's enableMultiDispatch), and where they exist already.
+    """
+
+    def __init__(
+        self,
+        queues: FileQueueTable,
+        batch_queues: BatchQueueTable,
+        has_batch_cq: Callable[[str], bool],
+        *,
+        multi_dispatch: bool,
+    ) -> None:
+        self._queues, self._batch_queues, self._has_batch_cq = queues, batch_queues, has_batch_cq
+        self._multi_dispatch = multi_dispatch
+        self._plain: set[str] = set()
+        """Topics with messages that have plain queues, so they keep them."""
+
+    def is_batch_cq(self, topic: str) -> bool:
+        """Whether a topic's queues have one unit a batch: its attribute says so, or it has such a queue."""
+        return self._has_batch_cq(topic) or self._batch_queues.has_topic(topic)
+
+    def take_one(self, row: DispatchRow) -> bool:
+        """Put the units of one record; whether its own queue has its unit now."""
+        if row.topic in self._plain and not row.lmq:
+            return False
+        for name, queue_offset in row.lmq:
+            self._put_light(name, queue_offset, row.phy_offset, row.size, row.tags_code)
+        if not self.is_batch_cq(row.topic):
+            self._plain.add(row.topic)
+        if row.queue_id < 0 or row.topic in self._plain:
+            return False
+        unit = np.zeros(1, BATCH_UNIT_DTYPE)
+        unit[0] = (
+            *(row.phy_offset, row.size, row.tags_code, row.store_timestamp, row.queue_offset),
+            *(row.batch_num, -1, 0),
+        )
+        self._batch_queues.add(row.topic, row.queue_id).put(unit)
+        return True
+
+    def take(self, rows: DispatchRows) -> DispatchRows:
+        """Put the units of records that follow each other; what remains has no queue for those that have theirs."""
+        for row, name, queue_offset in rows.lmq:
+            place = int(rows.phy_offsets[row]), int(rows.sizes[row])
+            self._put_light(name, queue_offset, *place, int(rows.tags_codes[row]))
+        mine = [code for code, (topic, _) in enumerate(rows.queues) if self.is_batch_cq(topic)]
+        if not mine:
+            return rows
+        queue_of = rows.queue_of.copy()
+        for code in mine:
+            at = np.flatnonzero(rows.queue_of == code)
+            queue_of[at] = -1
+            if len(at):
+                self._batch_queues.add(*rows.queues[code]).put(_batch_units(rows, at))
+        return replace(rows, queue_of=queue_of)
+
+    def _put_light(self, name: str, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
+        if not is_directory_name(name):
+            return  # such a name has offsets, but RocketMQ makes no file for it either
+        if self._multi_dispatch or self._queues.find(name, LMQ_QUEUE_ID) is not None:
+            queue = self._queues.add(name, LMQ_QUEUE_ID)
+            queue.put_bytes(queue_offset, UNIT_STRUCT.pack(phy_offset, size, tags_code))
+
+
+def _batch_units(rows: DispatchRows, at: npt.NDArray[np.intp]) -> npt.NDArray[np.void]:
+    units = np.zeros(len(at), BATCH_UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"] = rows.phy_offsets[at], rows.sizes[at]
+    units["tags_code"], units["store_timestamp"] = rows.tags_codes[at], rows.store_timestamps[at]
+    units["msg_base_offset"], units["compacted_offset"] = rows.queue_offsets[at], -1
+    units["batch_size"] = 1 if rows.batch_nums is None else rows.batch_nums[at]
+    return units

@@ -1,0 +1,172 @@
+"""RocketMQ's getMessage: from the units of a queue to slices of the log, within the transfer limits."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
+from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
+from rocketflow_store.status import GetMessageStatus
+from rocketflow_store.tags import TagFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketflow_store.columnar.decode import QueueIdentity
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.files.mapped_file import FileHold
+    from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+
+_MAX_TRANSFER_BYTES: Final = 128 << 20
+
+
+class QueueTable(Protocol):
+    """What the reads need to know of the queues."""
+
+    paths: StorePaths
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None: ...
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
+        ...
+
+
+class MessageGetter:
+    """Gets from one store."""
+
+    def __init__(
+        self, log: CommitLogView, queues: QueueTable, config: StoreConfig, max_phy_offset: Callable[[], int]
+    ) -> None:
+        self._log, self._queues, self._config, self._max_phy_offset = log, queues, config, max_phy_offset
+        self._ext = ConsumeQueueExt(queues.paths.consume_queue_ext, config.mapped_file_size_consume_queue_ext)
+        self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
+
+    def get(self, identity: QueueIdentity, offset: int, max_count: int, tags: str | None) -> GetMessageResult:
+        """Up to `max_count` messages of the queue `identity` from `offset`.
+
+        Left out are those that do not match `tags`, whose files are gone, and those that are damaged: what stands in
+        the log has to say that it is the message, and its body's CRC has to agree.
+        """
+        topic, queue_id = identity.topic, identity.queue_id
+        queue = self._queues.find(topic, queue_id) or self._queues.find_batch(topic, queue_id)
+        low, high = self._queues.bounds(topic, queue_id)
+        if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        for refused, status, following in (
+            (high == 0, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0),
+            (offset < low, GetMessageStatus.OFFSET_TOO_SMALL, low),
+            (offset == high, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset),
+            (offset > high, GetMessageStatus.OFFSET_OVERFLOW_BADLY, high),
+        ):
+            if refused:
+                return GetMessageResult(status, following, low, high)
+        tag_filter = TagFilter.parse(tags)
+        max_phy_offset = self._max_phy_offset()
+        selection = _Selection(self._log, identity)
+        total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        for at, phy_offset, size, code, messages in queue.steps(offset, high, max_count):
+            in_memory = max_phy_offset - phy_offset <= self._in_memory_bytes
+            if selection.found and self._is_full(count, messages, total, size, max_count, in_memory):
+                break
+            following, last = at + messages, phy_offset
+            if phy_offset < removed_until:
+                continue
+            if not (tag_filter.matches_all or self._matches(tag_filter, topic, queue_id, code)):
+                if not selection.found:
+                    status = GetMessageStatus.NO_MATCHED_MESSAGE
+                continue
+            if selection.take(at, phy_offset, size):
+                total += size
+                count += messages
+                status = GetMessageStatus.FOUND
+                continue
+            if not selection.found:
+                status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            if selection.file_is_gone:
+                removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
+        return GetMessageResult(
+            status,
+            following,
+            low,
+            high,
+            selection.found,
+            suggest_pulling_from_slave=max_phy_offset - last > self._in_memory_bytes,
+        )
+
+    def _matches(self, tag_filter: TagFilter, topic: str, queue_id: int, code: int) -> bool:
+        """Whether the message may have a wanted tag; one whose ConsumeQueueExt unit cannot be read may."""
+        if code <= MAX_EXT_ADDRESS:
+            unit = self._ext.unit(topic, queue_id, code)
+            return unit is None or tag_filter.matches_code(unit.tags_code)
+        return tag_filter.matches_code(code)
+
+    def _is_full(self, count: int, messages: int, total: int, size: int, max_count: int, in_memory: bool) -> bool:
+        """RocketMQ's isTheBatchFull: whether a record of `size` bytes with so many messages would be too much."""
+        config = self._config
+        if count + messages > max_count or total + size > _MAX_TRANSFER_BYTES:
+            return True
+        if in_memory:
+            return (
+                total + size > config.max_transfer_bytes_on_message_in_memory
+                or count + 1 > config.max_transfer_count_on_message_in_memory
+            )
+        return (
+            total + size > config.max_transfer_bytes_on_message_in_disk
+            or count + 1 > config.max_transfer_count_on_message_in_disk
+        )
+
+
+class _Selection:
+    """Records of one queue, and the files that they hold."""
+
+    def __init__(self, log: CommitLogView, identity: QueueIdentity) -> None:
+        self._log, self._identity, self._topic = log, identity, identity.topic.encode()
+        self._held: FileHold | None = None
+        self.found: list[SelectMappedBufferResult] = []
+        self.file_is_gone = False
+        """Whether the last record could not be had because its file is not there any more."""
+
+    def take(self, queue_offset: int, phy_offset: int, size: int) -> bool:
+        """Add the record of a unit; False where what stands there is not it, or nothing can be read there."""
+        held = self._held
+        if held is None or not 0 <= phy_offset - held.file_from_offset < self._log.file_size:
+            held = self._held = self._hold(phy_offset)
+            self.file_is_gone = held is None
+        if held is None:
+            return False
+        try:
+            frame = self._log.frame_in(held, phy_offset, size)
+        except StoreError:
+            return False
+        if not self._is_ours(frame, held, queue_offset):
+            return False
+        self.found.append(SelectMappedBufferResult(held, frame))
+        return True
+
+    def _hold(self, phy_offset: int) -> FileHold | None:
+        try:
+            return self._log.hold(phy_offset)
+        except StoreError:  # it went while it was opened
+            return None
+
+    def _is_ours(self, frame: RecordFrame, held: FileHold, queue_offset: int) -> bool:
+        identity = self._identity
+        return not identity.exact or (
+            frame.queue_id == identity.queue_id
+            and frame.queue_offset == queue_offset
+            and held.view[frame.topic_start : frame.topic_end] == self._topic
+        )
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,149 @@
+"""What a get answers: slices of mapped files, as RocketMQ's GetMessageResult and SelectMappedBufferResult.
+
+Nothing is copied. The slices, and the descriptors that `segments` names, stay what they are until the result is
+released or dropped, whatever retention or the closing of the store do meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from rocketflow_store.errors import ResultReleasedError
+from rocketflow_store.format.record import decode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from rocketflow_store.files.mapped_file import FileHold
+    from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.status import GetMessageStatus
+
+
+class Segment(NamedTuple):
+    """`length` bytes from `position` of the open file `fd`: what `os.sendfile` takes."""
+
+    fd: int
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectMappedBufferResult:
+    """One record where it is: `frame` has positions in `held.view`, the map of its file."""
+
+    held: FileHold
+    frame: RecordFrame
+
+    @property
+    def start_offset(self) -> int:
+        """Physical offset of the record."""
+        return self.frame.phy_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record."""
+        return self.frame.size
+
+    @property
+    def byte_buffer(self) -> memoryview:
+        """The whole record, read-only."""
+        return self.held.view[self.frame.position : self.frame.end]
+
+    @property
+    def body(self) -> memoryview:
+        """The stored body (compressed where `frame.sys_flag` says so), read-only."""
+        return self.held.view[self.frame.body_start : self.frame.body_end]
+
+    def message(self) -> MessageExt:
+        """The message, copied out of the map."""
+        return decode_record(self.held.view[: self.frame.end], self.frame.position, self.held.path, check_crc=False)
+
+
+class GetMessageResult:
+    """Outcome of a get: `release` it, leave its `with` block, or drop it."""
+
+    __slots__ = (
+        "_messages",
+        "_selected",
+        "buffer_total_size",
+        "max_offset",
+        "message_count",
+        "min_offset",
+        "next_begin_offset",
+        "status",
+        "suggest_pulling_from_slave",
+    )
+
+    def __init__(
+        self,
+        status: GetMessageStatus,
+        next_begin_offset: int,
+        min_offset: int,
+        max_offset: int,
+        selected: Sequence[SelectMappedBufferResult] = (),
+        *,
+        suggest_pulling_from_slave: bool = False,
+    ) -> None:
+        self.status = status
+        self.next_begin_offset, self.min_offset, self.max_offset = next_begin_offset, min_offset, max_offset
+        self._selected: Sequence[SelectMappedBufferResult] | None = selected
+        self._messages: list[MessageExt] | None = None
+        self.message_count = len(selected)
+        self.buffer_total_size = sum(one.frame.size for one in selected)
+        self.suggest_pulling_from_slave = suggest_pulling_from_slave
+        """Whether what was read is further behind the log's end than memory holds (`accessMessageInMemoryMaxRatio`)."""
+
+    @property
+    def message_mapped_list(self) -> Sequence[SelectMappedBufferResult]:
+        """The records, in the order of the queue; ResultReleasedError behind `release`."""
+        if self._selected is None:
+            raise ResultReleasedError
+        return self._selected
+
+    @property
+    def messages(self) -> list[MessageExt]:
+        """The messages, copied out of the files at the first call; they outlive the result."""
+        if self._messages is None:
+            self._messages = [one.message() for one in self.message_mapped_list]
+        return self._messages
+
+    def segments(self) -> list[Segment]:
+        """The records as runs of files, adjacent ones in one, in the order of the queue; for `os.sendfile`.
+
+        The descriptors belong to the store: read from them at a position, and not behind `release`.
+        """
+        return [Segment(held.fd, start, stop - start) for held, start, stop in self._runs()]
+
+    def buffers(self) -> list[memoryview]:
+        """The same runs as views, for `socket.sendmsg` (at most IOV_MAX of them, mostly 1024, in one call)."""
+        return [held.view[start:stop] for held, start, stop in self._runs()]
+
+    def _runs(self) -> Iterator[tuple[FileHold, int, int]]:
+        run: tuple[FileHold, int, int] | None = None
+        for one in self.message_mapped_list:
+            frame = one.frame
+            if run is not None and run[0] is one.held and run[2] == frame.position:
+                run = (one.held, run[1], frame.end)
+                continue
+            if run is not None:
+                yield run
+            run = (one.held, frame.position, frame.end)
+        if run is not None:
+            yield run
+
+    def release(self) -> None:
+        """Let go of the files; may be called again. Views that were taken out before stay valid while they are kept."""
+        selected, self._selected = self._selected, None
+        for held in {one.held for one in selected or ()}:
+            held.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,273 @@
+"""Reads that a writing store and a read-only reader share: get, by offset, by key, by time, ranges as Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store import events
+from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
+from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.errors import (
+    CorruptRecordError,
+    InvalidMessageIdError,
+    OffsetOutOfRangeError,
+    StoreAccessError,
+    StoreError,
+    UnknownColumnError,
+)
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.message_id import decode_offset_msg_id
+from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
+from rocketflow_store.reading.get_message import MessageGetter
+from rocketflow_store.tags import TagFilter
+from rocketflow_store.topic_names import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.reading.get_message import QueueTable
+    from rocketflow_store.reading.get_message_result import GetMessageResult
+
+    Units = npt.NDArray[np.void]
+
+_MAX_TIMESTAMP: Final = (1 << 63) - 1
+_MAX_CHUNK_ROWS: Final = 8192
+
+
+class StoreQueries:
+    """Reads over one store."""
+
+    def __init__(
+        self,
+        log: CommitLogView,
+        queues: QueueTable,
+        index: IndexService,
+        config: StoreConfig,
+        max_phy_offset: Callable[[], int],
+    ) -> None:
+        self._log, self._queues, self._index, self._config = log, queues, index, config
+        self._max_phy_offset = max_phy_offset
+        self._getter = MessageGetter(log, queues, config, max_phy_offset)
+
+    def identity(self, topic: str, queue_id: int) -> QueueIdentity:
+        """Who the records of a queue must say they are."""
+        return QueueIdentity(topic, queue_id, self._config.broker_name, exact=not topic.startswith(LMQ_PREFIX))
+
+    def units(self, topic: str, queue_id: int, start: int, end: int) -> Units:
+        """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there."""
+        low, high = self._queues.bounds(topic, queue_id)
+        if start < low or end > high or start > end:
+            raise OffsetOutOfRangeError(topic, queue_id, start if start < low else end, low, high)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or start == end:
+            from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+
+            return np.zeros(0, UNIT_DTYPE)
+        found = queue.units(start, end)
+        if len(found) < end - start:
+            raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
+        return found
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        max_batch_bytes: int = 2 << 20,
+        on_missing: str = "error",
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages [start, end) of a queue as RecordBatches with just `columns`; memory is bounded by a batch.
+
+        `tags` is compared by hash before the log is touched and by name after. A record that is not what its unit
+        says raises CorruptRecordError; with on_missing="skip" such rows, and a removed part of the range, are left
+        out.
+        """
+        wanted = tuple(columns) if columns is not None else DEFAULT_COLUMNS
+        for name in wanted:
+            if name not in SOURCE_COLUMNS:
+                raise UnknownColumnError(name, SOURCE_COLUMNS)
+        if on_missing == "skip":
+            low, high = self._queues.bounds(topic, queue_id)
+            start, end = max(start, low), min(end, high)
+        tag_filter = TagFilter.parse(tags)
+        identity = self.identity(topic, queue_id)
+        step = 1 << 16
+        for block in range(start, end, step):
+            found = self.units(topic, queue_id, block, min(block + step, end))
+            offsets = np.arange(block, block + len(found))
+            keep = ~pre_blank(found)
+            if not tag_filter.matches_all:
+                codes = found["tags_code"].astype(np.int64)
+                keep &= tag_filter.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
+            if not keep.all():
+                found, offsets = found[keep], offsets[keep]
+            for rows in _chunks(found["msg_size"].astype(np.int64), max_batch_bytes):
+                yield from self._decode(identity, found[rows], offsets[rows], wanted, tag_filter, on_missing)
+
+    def _decode(
+        self,
+        identity: QueueIdentity,
+        units: Units,
+        offsets: npt.NDArray[np.int64],
+        columns: tuple[str, ...],
+        tag_filter: TagFilter,
+        on_missing: str,
+    ) -> Iterator[pa.RecordBatch]:
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        covered = 0
+        for rows, mapped in self._log.by_file(phy_offsets):
+            if rows.start > covered and on_missing != "skip":
+                break
+            covered += rows.stop - rows.start
+            try:
+                records = self._log.columns(mapped, units[rows])
+            except StoreAccessError:
+                if on_missing == "skip" and mapped.end_offset <= self._log.min_phy_offset:
+                    continue
+                self._refuse_removed(identity, int(offsets[rows.start]), mapped.file_from_offset)
+                raise
+            queue_offsets, places = offsets[rows], phy_offsets[rows]
+            records.check_place(places, queue_offsets, identity)
+            bodies = None
+            if "body" in columns and not records.faults:
+                bodies = records.bodies()
+                records.check_crc(bodies)
+            if records.faults:
+                row = min(records.faults)
+                if on_missing != "skip":
+                    raise CorruptRecordError(
+                        mapped.path,
+                        int(places[row]),
+                        f"{records.faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
+                        f"queue offset {int(queue_offsets[row])})",
+                    )
+                self._tell_skipped(mapped, identity, int(queue_offsets[row]), records.faults)
+                good = np.setdiff1d(np.arange(records.count), list(records.faults))
+                records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
+                bodies = None
+                if records.count == 0:
+                    continue
+                if "body" in columns:
+                    bodies = records.bodies()
+                    records.check_crc(bodies)
+                    if records.faults:
+                        good = np.setdiff1d(np.arange(records.count), list(records.faults))
+                        records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
+                        bodies = records.bodies()
+            builder = ColumnBuilder(records, identity, queue_offsets, places, bodies)
+            if tag_filter.matches_all:
+                yield builder.batch(columns)
+                continue
+            mask = tag_filter.mask_tags(builder.column("tags"))
+            batch = builder.batch(columns)
+            if mask.all():
+                yield batch
+            elif mask.any():
+                yield batch.take(_indices(np.flatnonzero(mask)))
+        if covered < len(units) and on_missing != "skip":
+            self._refuse_removed(identity, int(offsets[covered]), int(phy_offsets[covered]))
+            raise CorruptRecordError(
+                identity.topic, int(phy_offsets[covered]), "a queue unit points at a CommitLog file that is not there"
+            )
+
+    def _tell_skipped(
+        self, mapped: MappedFile, identity: QueueIdentity, queue_offset: int, faults: dict[int, str]
+    ) -> None:
+        why = f"left out of topic {identity.topic}, queue {identity.queue_id}: {next(iter(faults.values()))}"
+        store = mapped.path.parent.parent
+        events.tell(events.SKIPPED, store, mapped.path, why, offset=queue_offset, count=len(faults))
+
+    def _refuse_removed(self, identity: QueueIdentity, queue_offset: int, phy_offset: int) -> None:
+        """Raise OffsetOutOfRangeError where retention took what is at `phy_offset` while it was read."""
+        low, high = self._queues.bounds(identity.topic, identity.queue_id)
+        if phy_offset < self._log.min_phy_offset:
+            raise OffsetOutOfRangeError(identity.topic, identity.queue_id, queue_offset, low, high)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
+    ) -> GetMessageResult:
+        """As RocketMQ's getMessage: up to `max_count` messages from `offset`, within its transfer limits."""
+        return self._getter.get(self.identity(topic, queue_id), offset, max_count, tags)
+
+    def max_phy_offset(self) -> int:
+        """End of the log."""
+        return self._max_phy_offset()
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
+        """The message whose record begins at `phy_offset`, None where none does."""
+        if not self._log.min_phy_offset <= phy_offset < self.max_phy_offset():
+            return None
+        try:
+            return self._log.message_at(phy_offset)
+        except StoreError:
+            return None
+
+    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
+        """The message of `topic` with this id: an offset message id, or else a UNIQ_KEY (then the newest); or None."""
+        try:
+            _, phy_offset = decode_offset_msg_id(msg_id)
+        except InvalidMessageIdError:
+            phy_offset = -1
+        message = self.look_message_by_offset(phy_offset)
+        if message is not None and message.topic == topic and message.msg_id == msg_id.upper():
+            return message
+        found = self._index.query(topic, msg_id, 1, 0, _MAX_TIMESTAMP, self.look_message_by_offset)
+        return found[0] if found and found[0].uniq_key == msg_id else None
+
+    def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP
+    ) -> list[MessageExt]:
+        """Messages of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin, end] ms (to the second)."""
+        most = min(max_count, self._config.max_msgs_num_batch)
+        return self._index.query(topic, key, most, begin, end, self.look_message_by_offset)
+
+    def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """Queue offset by store time; `boundary` names a `TimeBoundary` ("lower", "upper" or "nearest").
+
+        A queue without messages answers with its min offset; StoreConfigError for another boundary.
+        """
+        wanted = TimeBoundary.parse(boundary)
+        low, high = self._queues.bounds(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return low
+
+        def store_timestamp(offset: int) -> int:
+            return int(self._log.store_timestamps(queue.units(offset, offset + 1))[0])
+
+        return offset_by_time(store_timestamp, low, high, queue.units_per_file, timestamp_ms, wanted)
+
+
+def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:
+    """Consecutive rows of at most `max_bytes` (one row may be larger) and a bounded number of rows."""
+    if len(sizes) == 0:
+        return
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        stop = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        stop = min(max(stop, start + 1), start + _MAX_CHUNK_ROWS)
+        yield slice(start, stop)
+        before, start = int(ends[stop - 1]), stop
+
+
+def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
+    import pyarrow
+
+    from rocketflow_store.columnar.gather import int_array
+
+    return int_array(rows, pyarrow.int64())

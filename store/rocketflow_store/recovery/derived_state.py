@@ -1,0 +1,379 @@
+"""Which queues and index files are not what they were, seen before they are opened for writing.
+
+What is compared is bounded, not proportional to the log: names and lengths of all files, the content of the newest
+(`stop_record`). Without a record that can be believed, the first records of every log file are asked for their units,
+and consumers' positions for the queues that they are in.
+
+What is wrong is moved to `quarantine/`; recovery then makes it again from the log.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.scan import scan_records
+from rocketflow_store.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.errors import StoreError
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.fsck.quarantine import HEALED, SET_ASIDE, Quarantine
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.message import INNER_BATCH_FLAG
+from rocketflow_store.put.dispatch import rows_of_records
+from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.queues.queue_holes import leave_out_strays
+from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.recovery.healing import begin_healing, unfinished_healing
+from rocketflow_store.recovery.stop_record import (
+    NO_CRC,
+    StopRecord,
+    checkpoint_crc,
+    index_crcs,
+    read_piece,
+    store_id,
+    take_stop_record,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.format.checkpoint_layout import CheckpointFields
+    from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.recovery.stop_record import IndexState, QueueFile
+
+Queue = tuple[str, int]
+
+_NAME_DIGITS: Final = 20
+_INDEX_NAME_DIGITS: Final = 17
+_SAMPLED_RECORDS: Final = 4096
+_SAMPLED_FILES: Final = 64
+_LAST_OFFSET: Final = 1 << 56
+
+
+@dataclass(slots=True)
+class LostState:
+    """What has to be made again (why, by queue and for the index), and what the last orderly stop told."""
+
+    queues: dict[Queue, str] = field(default_factory=dict)
+    index: str = ""
+    record: StopRecord | None = None
+    same_writer: bool = False
+    """Whether nobody has stopped in order since the record was made."""
+    unfinished: frozenset[Queue] | None = None
+    """The queues that an open before was making again when it was stopped; None where none was."""
+    deleted_topics: frozenset[str] = frozenset()
+    """Topics that were listed at the last orderly stop, and are not now: their messages do not come back."""
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.index) or self.unfinished is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is made again, for people."""
+        return (*(f"{topic}/{queue_id}" for topic, queue_id in sorted(self.queues)), *(["index"] if self.index else []))
+
+    def set_aside(self, paths: StorePaths) -> None:
+        """Move the files that are to be made again to `quarantine/`; doing it again changes nothing."""
+        if self:
+            begin_healing(paths, self.queues, unfinished=self.unfinished is not None)
+        quarantine = Quarantine(paths)
+        for directory in (paths.consume_queue, *(paths.consume_queue / topic for topic, _ in self.queues)):
+            if directory.is_file():  # in a directory's place
+                quarantine.note(SET_ASIDE, directory, 0, 0, "is no directory", quarantine.set_aside(directory))
+        for file in (paths.checkpoint, paths.confirm, paths.stop_record):
+            if file.is_dir():
+                quarantine.note(SET_ASIDE, file, 0, 0, "is a directory", quarantine.set_aside(file))
+        for (topic, queue_id), why in sorted(self.queues.items()):
+            directory = paths.consume_queue / topic / str(queue_id)
+            kept = quarantine.set_aside(directory) if _is_there(directory) else None
+            quarantine.note(HEALED, directory, 0, 0, f"{why}; made again from the log", kept)
+        if self.index:
+            kept = quarantine.set_aside(paths.index) if _is_there(paths.index) else None
+            quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; made again from the log", kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    size: int
+    is_file: bool
+
+
+def look_at_derived(paths: StorePaths, config: StoreConfig) -> LostState:
+    """What is wrong with the queues and the index of a store that nobody writes to; nothing is changed."""
+    lost = _Look(paths, config).lost()
+    lost.unfinished = unfinished_healing(paths)
+    return lost
+
+
+class _Look:
+    def __init__(self, paths: StorePaths, config: StoreConfig) -> None:
+        self._paths, self._config = paths, config
+        self._abort_found = paths.abort.exists()
+        self._record = believed_record(paths)
+        self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
+        self._topics = listed_topics(paths)
+        logs = [one for directory in paths.commit_logs for one in _entries(directory)]
+        bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
+        self._min_phy_offset = min(bases, default=-1)
+        self._lost = LostState(record=self._record, same_writer=self._same_writer)
+
+    def lost(self) -> LostState:
+        """Look at everything."""
+        lost = self._lost
+        if self._min_phy_offset < 0:
+            return lost  # there is nothing to make it from
+        if self._record is not None and self._topics is not None:
+            listed = {key[0] for key, state in self._record.queues.items() if state.listed}
+            lost.deleted_topics = frozenset(listed - self._topics)
+        there = _queues(self._paths)
+        for key, entries in there.items():
+            why = self._misfit(entries)
+            if why and not key[0].startswith(LMQ_PREFIX):
+                lost.queues[key] = why
+        if self._record is not None:
+            for key, state in self._record.queues.items():
+                if key not in lost.queues and not key[0].startswith(LMQ_PREFIX):
+                    why = self._changed(key, there.get(key), state.files)
+                    if why:
+                        lost.queues[key] = why
+        if self._record is None or not (self._same_writer or self._abort_found):
+            self._ask_positions(there)
+            self._ask_log()
+        if self._config.message_index_enable:
+            lost.index = self._index()
+        return lost
+
+    # -- queues
+
+    def _misfit(self, entries: list[_Entry]) -> str:
+        """Why the files of a queue do not fit together; empty where they do."""
+        size = self._config.mapped_file_size_consume_queue
+        named = sorted((one for one in entries if _is_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
+        for one in named:
+            last = one is named[-1] and self._abort_found
+            if not one.is_file:
+                return f"{one.name} is not a file"
+            if int(one.name) % size:
+                return f"{one.name} is no place where a file of {size} bytes begins"
+            if one.size != size and not last:
+                return f"{one.name} has {one.size} bytes, not {size}"
+        for one, following in pairwise(named):
+            if int(following.name) - int(one.name) != size:
+                return f"files between {one.name} and {following.name} are missing"
+        return ""
+
+    def _changed(self, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...]) -> str:
+        """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
+        if key[0] in self._lost.deleted_topics:
+            return ""
+        if entries is None:
+            return "its directory is missing" if files else ""
+        names = {int(one.name): one for one in entries if _is_name(one, _NAME_DIGITS)}
+        directory = self._paths.consume_queue / key[0] / str(key[1])
+        for file in files:
+            entry = names.get(file.base)
+            if entry is None:
+                if file.last_phy_offset >= self._min_phy_offset or not names:
+                    return f"the file that begins at {file.base} is missing"
+                continue
+            path = directory / entry.name
+            if file.crc != NO_CRC:
+                same = zlib.crc32(read_piece(path, 0, file.length)) == file.crc
+            else:
+                ends = read_piece(path, 0, UNIT_SIZE) + read_piece(path, file.length - UNIT_SIZE, UNIT_SIZE)
+                same = zlib.crc32(ends) == file.ends
+            if not same:
+                return f"{entry.name} is not what it was"
+        return ""
+
+    # -- without a record
+
+    def _ask_positions(self, there: dict[Queue, list[_Entry]]) -> None:
+        """Consumers that are somewhere in a queue say that there is one."""
+        try:
+            table = ConfigFiles(self._paths.config).consumer_offsets.table()
+        except StoreError:
+            return
+        for (topic, group), offsets in table.items():
+            for queue_id, offset in offsets.items():
+                if offset > 0 and self._may_be_lost(topic) and (topic, queue_id) not in there:
+                    self._lost.queues[topic, queue_id] = f"its directory is missing, and {group} read it up to {offset}"
+
+    def _ask_log(self) -> None:
+        """Records at the begin of log files name the units that have to be there."""
+        config = self._config
+        files = MappedFileQueue(self._paths.log_directories(), config.mapped_file_size_commit_log, write=False)
+        log = CommitLogView(files)
+        queues = FileQueueTable(self._paths.consume_queue, config.mapped_file_size_consume_queue, log, write=False)
+        try:
+            queues.refresh()
+            dispatched = queues.max_unit_end()
+            for mapped in files.files[-_SAMPLED_FILES:]:
+                scan = scan_records(mapped.buffer, 0, mapped.file_size, _SAMPLED_RECORDS)
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                records.check_own_offset(mapped.file_from_offset)
+                sound = min(records.faults | ({} if records.faults else content_faults(records)), default=records.count)
+                if sound == 0:
+                    continue
+                records = records.keep(np.arange(sound))
+                if (records.sys_flag & INNER_BATCH_FLAG).any():
+                    continue
+                rows = rows_of_records(records, mapped.file_from_offset, config.delay_levels_ms)
+                leave_out_strays(rows)
+                self._ask_units(rows, queues, dispatched)
+        finally:
+            queues.close()
+            files.close()
+
+    def _ask_units(self, rows: DispatchRows, queues: FileQueueTable, dispatched: int) -> None:
+        for code, key in enumerate(rows.queues):
+            offsets = rows.queue_offsets[(rows.queue_of == code) & (rows.phy_offsets < dispatched)]
+            if len(offsets) == 0 or key in self._lost.queues or not self._may_be_lost(key[0]):
+                continue
+            queue = queues.find(*key)
+            first = int(offsets.min())
+            units = None if queue is None else queue.units(max(first, queue.first_unit), int(offsets.max()) + 1)
+            if queue is None or units is None:
+                self._lost.queues[key] = "its directory is missing, and the log has messages of it"
+            elif first < queue.first_unit or len(units) <= int(offsets.max()) - first:
+                self._lost.queues[key] = "files are missing of which the log has messages"
+            elif (~written(units) | pre_blank(units))[offsets - first].any():
+                self._lost.queues[key] = "units are missing of messages that the log has"
+
+    def _may_be_lost(self, topic: str) -> bool:
+        """Whether a topic has queues that can be made again: it was not deleted."""
+        if topic.startswith(LMQ_PREFIX) or (self._paths.batch_consume_queue / topic).is_dir():
+            return False
+        return self._topics is None or topic in self._topics or is_system_topic(topic)
+
+    # -- index
+
+    def _index(self) -> str:
+        """Why the index has to be made again; empty where it has not."""
+        size, record = self._config.index_file_size, self._record
+        entries = {one.name: one for one in _entries(self._paths.index) if _is_name(one, _INDEX_NAME_DIGITS)}
+        if self._paths.meta.exists() or len({one.size for one in entries.values()}) > 1:
+            for one in entries.values():
+                if not one.is_file or (one.size != size and not (self._abort_found and one.size == 0)):
+                    return f"{one.name} has {one.size} bytes, not {size}"
+        if record is None or record.index is None:
+            return ""
+        for name, state in record.index.items():
+            if name not in entries:
+                if state.end_phy_offset >= self._min_phy_offset or not entries:
+                    return f"{name} is missing"
+            elif self._same_writer and not self._abort_found and not self._index_is_same(name, state):
+                return f"{name} is not what it was"
+        return ""
+
+    def _index_is_same(self, name: str, state: IndexState) -> bool:
+        _, header, crc = index_crcs(self._paths.index / name, state.content_end)
+        return header == state.header and (state.crc == NO_CRC or crc == state.crc)
+
+
+def listed_topics(paths: StorePaths) -> frozenset[str] | None:
+    """Topics of `config/topics.json`; None where it does not tell."""
+    try:
+        return frozenset(ConfigFiles(paths.config).topics.topics())
+    except StoreError:
+        return None
+
+
+def believed_record(paths: StorePaths) -> StopRecord | None:
+    """The record of the last orderly stop, None where there is none, or where it is another store's."""
+    record = StopRecord.load(paths)
+    if record is None:
+        return None
+    told = store_id(paths)
+    return None if told and record.store_id and told != record.store_id else record
+
+
+def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
+    """Take out of a checkpoint what cannot be: times behind the newest record's, an offset behind the log's end."""
+    fields.physic_msg_timestamp = min(max(fields.physic_msg_timestamp, 0), newest_ms)
+    fields.logics_msg_timestamp = min(max(fields.logics_msg_timestamp, 0), newest_ms)
+    fields.index_msg_timestamp = min(max(fields.index_msg_timestamp, 0), newest_ms)
+    fields.confirm_phy_offset = min(max(fields.confirm_phy_offset, 0), log_end)
+    if not -1 <= fields.master_flushed_offset <= _LAST_OFFSET:
+        fields.master_flushed_offset = 0
+
+
+def leave_stop_record(
+    paths: StorePaths,
+    config: StoreConfig,
+    queues: FileQueueTable,
+    index: IndexService,
+    files: MappedFileQueue,
+    log_end: int,
+    *,
+    began: int | None = None,
+    record_crc: bool = False,
+) -> None:
+    """Record what there is, behind its sync; `files` are those of the log, which ends at `log_end`.
+
+    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record.
+    """
+    topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
+    before = StopRecord.load(paths)
+    crc_from = before.record_crc_from if before is not None else -1
+    if began is not None and (before is None or before.end_phy_offset != began or crc_from < 0):
+        crc_from = began
+    if began is not None and not record_crc:
+        crc_from = -1
+    take_stop_record(paths, queues, kept, topics, files.files, log_end, crc_from).write(paths)
+
+
+def record_crc_range(paths: StorePaths) -> tuple[int, int]:
+    """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
+    confirmed, record = read_confirm(paths), StopRecord.load(paths)
+    if confirmed is not None and confirmed.record_crc_from >= 0:
+        start = confirmed.record_crc_from
+        if record is not None and record.end_phy_offset == start and record.record_crc_from >= 0:
+            start = record.record_crc_from
+        return start, confirmed.synced_offset
+    if record is None or record.record_crc_from < 0:
+        return 0, 0
+    return record.record_crc_from, record.end_phy_offset
+
+
+def _queues(paths: StorePaths) -> dict[Queue, list[_Entry]]:
+    found = {}
+    for topic in _entries(paths.consume_queue):
+        if not topic.is_file:
+            for queue in _entries(paths.consume_queue / topic.name):
+                if queue.name.isdigit():
+                    found[topic.name, int(queue.name)] = _entries(paths.consume_queue / topic.name / queue.name)
+    return found
+
+
+def _entries(directory: Path) -> list[_Entry]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(
+                (_Entry(one.name, one.stat().st_size, one.is_file()) for one in entries), key=lambda one: one.name
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise access_error(directory, error) from error
+
+
+def _is_name(entry: _Entry, digits: int) -> bool:
+    return entry.name.isascii() and entry.name.isdigit() and len(entry.name) >= digits
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)

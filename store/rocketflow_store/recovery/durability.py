@@ -1,0 +1,44 @@
+"""What recovery found is made durable before it is trusted, whatever the stop before it left.
+
+A sync that failed leaves pages that memory shows as they were written and that no later sync writes: the system counts
+them as clean. So the log behind the last frontier is written again, byte for byte, before it is synced; units and index
+entries of these records are, since recovery dispatches them. A name that a killed process gave a file is as little
+durable as its bytes: every directory is synced too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.queues.queue_table import FileQueueTable
+
+
+def make_log_durable(files: MappedFileQueue, rewrite_from: int, end: int) -> None:
+    """Write [rewrite_from, end) of the log, and the zeros behind it, once more; sync every file that may need it."""
+    for mapped in files.files:
+        if mapped.end_offset > rewrite_from:
+            start = max(rewrite_from, mapped.file_from_offset) - mapped.file_from_offset
+            stop = min(end, mapped.end_offset) - mapped.file_from_offset
+            mapped.rewrite(start, stop)
+        mapped.sync()
+    for directory in files.directories.writable:
+        os_files.sync_directory(directory)
+
+
+def make_derived_durable(paths: StorePaths, queues: FileQueueTable, index: IndexService, *, unclean: bool) -> None:
+    """Sync queues and index; behind an unclean stop every directory of the store too."""
+    for queue in queues.all():
+        queue.sync()
+        queue.created |= unclean
+    index.sync()
+    queues.sync_directories()
+    if unclean:
+        for directory in (paths.index, paths.config, paths.rocketflow, paths.root):
+            if directory.is_dir():
+                os_files.sync_directory(directory)

@@ -1,0 +1,102 @@
+"""Stored positions (of consumers, of delay levels) never lie behind the end of their queue.
+
+A position behind the end would make its owner skip what is stored there next. What recovery or a repair cut is gone;
+who had read it goes on at the queue's end.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.fsck.quarantine import CLAMPED, Quarantine
+from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.queues.queue_table import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.config_files import ConfigFiles
+    from rocketflow_store.queues.queue_table import FileQueueTable
+
+_LOGGER: Final = logging.getLogger("rocketflow_store")
+
+
+def clamp_positions(paths: StorePaths, files: ConfigFiles, queues: FileQueueTable) -> int:
+    """Move positions behind their queue's end back to it, before anything is appended; how many were.
+
+    A file that cannot be read stays as it is: who asks for a position gets the error.
+    """
+    ends: dict[tuple[str, int], int] = {}
+
+    def end_of(topic: str, queue_id: int) -> int | None:
+        if topic.startswith(LMQ_PREFIX) or (paths.batch_consume_queue / topic).is_dir():
+            return None
+        if (topic, queue_id) not in ends:
+            ends[topic, queue_id] = queues.end(topic, queue_id)
+        return ends[topic, queue_id]
+
+    return clamp_to(paths, files, end_of)
+
+
+def clamp_to(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
+    """As `clamp_positions`, with the ends given (None where nothing is known of a queue)."""
+    return _clamp_consumers(paths, files, end_of) + _clamp_delays(paths, files, end_of)
+
+
+def _clamp_consumers(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
+    try:
+        table = files.consumer_offsets.table()
+    except StoreError as error:
+        _LOGGER.warning("%s", error)
+        return 0
+    clamped: dict[tuple[str, str], dict[int, int]] = {}
+    why = []
+    for (topic, group), offsets in table.items():
+        beyond = _beyond(offsets, lambda queue_id, topic=topic: end_of(topic, queue_id))  # type: ignore[misc]
+        for queue_id, end in beyond.items():
+            clamped.setdefault((topic, group), {})[queue_id] = end
+            why.append(f"{topic}@{group} queue {queue_id} was at {offsets[queue_id]}, its end is {end}")
+    if clamped:
+        _note(paths, files.consumer_offsets.path, why)
+        files.consumer_offsets.commit_all(clamped)
+    return len(why)
+
+
+def _clamp_delays(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
+    try:
+        levels = files.delay_offsets.offsets()
+    except StoreError as error:
+        _LOGGER.warning("%s", error)
+        return 0
+    beyond = _beyond(levels, lambda level: end_of(SCHEDULE_TOPIC, level - 1))
+    if beyond:
+        _note(
+            paths,
+            files.delay_offsets.path,
+            [
+                f"delay level {level} was at {levels[level]}, the end of its queue is {end}"
+                for level, end in beyond.items()
+            ],
+        )
+        files.delay_offsets.commit(beyond)
+    return len(beyond)
+
+
+def _beyond(offsets: Mapping[int, int], end_of: Callable[[int], int | None]) -> dict[int, int]:
+    found = {}
+    for number, offset in offsets.items():
+        end = end_of(number) if offset > 0 else None
+        if end is not None and offset > end:
+            found[number] = end
+    return found
+
+
+def _note(paths: StorePaths, path: Path, why: list[str]) -> None:
+    quarantine = Quarantine(paths)
+    kept = quarantine.keep_file(path) if path.exists() else None
+    for one in why:
+        quarantine.note(CLAMPED, path, 0, 0, one, kept)

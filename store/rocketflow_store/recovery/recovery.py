@@ -1,0 +1,552 @@
+"""Bringing a store that stopped to a state that can be appended to, whatever stopped it.
+
+What is looked at:  after a clean stop only what lies behind the last queue unit; after an unclean stop of ours
+everything behind the durable frontier; after an unclean stop of another writer the whole log. Wall-clock times decide
+nothing.
+
+What is done:       the first bad record behind the last good one is a torn tail: cut, zeroed, synced. A sink commit
+whose rows do not reach its end is cut at its envelope. Every valid record looked at is dispatched again (its unit and
+index entries are a function of the record, so this changes nothing that is right). Queue units behind the end go.
+Bytes that are cut and still hold valid records are kept in `quarantine/` first.
+
+Damage is told from a torn tail by what was synced: below the offset up to which the log is known to be, and anywhere
+after a clean stop, bad bytes are damage. They stay, what is behind them is served, and the slots of their messages get
+units that point at them. A store with a gap in its log is refused: reading it goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files.mapped_file import file_name
+from rocketflow_store.fsck.quarantine import CUT, LOST, QUARANTINED, Quarantine
+from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
+from rocketflow_store.message import INNER_BATCH_FLAG
+from rocketflow_store.put.dispatch import rows_of_records
+from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays, lost_slots
+from rocketflow_store.recovery.stop_record import is_another
+from rocketflow_store.sink.commit_envelope import COMMIT_TOPIC, envelope_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.layout.confirm import Confirmed
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.put.dispatch import Dispatcher, DispatchRows
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.recovery.derived_state import LostState
+    from rocketflow_store.recovery.stop_record import StopRecord
+
+NO_OFFSET: Final = 1 << 62
+_MAX_KNOWN_RECORDS: Final = 1 << 22
+"""Of so many records it is kept where they begin, from one pass to the next: 16 bytes each."""
+_ROWS_AT_ONCE: Final = 1 << 16
+_UNITS_AT_ONCE: Final = 1 << 12
+
+
+@dataclass(slots=True)
+class Quarantined:
+    """A byte range of the log that holds no valid record but has valid ones behind it, or that was cut."""
+
+    file: str
+    offset: int
+    length: int
+    why: str
+
+
+@dataclass(slots=True)
+class RecoveryResult:
+    """What recovery found and did; offsets are physical."""
+
+    abort_found: bool
+    scanned_from: int
+    truncated_from: int
+    truncated_to: int
+    dispatched: int = 0
+    seconds: float = 0.0
+    quarantined: list[Quarantined] = field(default_factory=list)
+    healed: tuple[str, ...] = ()
+    """Queues and index that were made again from the log, and positions that were moved back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the valid log ends, and up to where bytes were seen that looked like records."""
+
+    offset: int
+    seen: int
+    why: str
+
+
+class Recovery:
+    """One recovery of one store."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        files: MappedFileQueue,
+        log: CommitLogView,
+        queues: FileQueueTable,
+        delay_levels_ms: Sequence[int],
+        *,
+        check_crc: bool,
+    ) -> None:
+        self._paths, self._files, self._log, self._queues = paths, files, log, queues
+        self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
+        self.quarantined: list[Quarantined] = []
+        self._settled = 0
+        """The log below was synced, as far as there are files."""
+        self._synced = 0
+        self._clean = False
+        self._skipped: list[tuple[int, int]] = []
+        self._known_end = 0
+        """Where the log ended at the last orderly stop, 0 where that is not known (or anybody wrote since)."""
+        self._rebuild = False
+        self._lost_queues: frozenset[tuple[str, int]] = frozenset()
+        self._deleted_topics: frozenset[str] = frozenset()
+        self._record_crc_from = NO_OFFSET
+        self._known_scans: dict[int, Scan] = {}
+        self._known_records = 0
+        self._synced_ends: dict[tuple[str, int], int] = {}
+
+    def scan_start(self, abort_found: bool, confirmed: Confirmed | None, lost: LostState | None = None) -> int:
+        """Where to begin to look at the log: at its begin where queues or index were `lost`.
+
+        StoreVersionError where a file of the log is missing or misplaced.
+        """
+        record = None if lost is None else lost.record
+        refuse_unfit(self._paths, self._files, record)
+        start, last = self._log.min_phy_offset, self._files.last
+        if lost is not None:
+            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | (lost.unfinished or frozenset())
+            self._deleted_topics = lost.deleted_topics
+        if record is not None and not abort_found:
+            self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
+        if confirmed is not None and confirmed.record_crc_from >= 0:
+            self._record_crc_from = confirmed.record_crc_from
+        self._settle(abort_found, confirmed, record)
+        if self._rebuild:
+            return start
+        end = last.end_offset if last else 0
+        if confirmed is not None:
+            return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
+        return start if abort_found else max(start, self._queues.max_unit_end())
+
+    def _settle(self, abort_found: bool, confirmed: Confirmed | None, record: StopRecord | None) -> None:
+        last = self._files.last
+        end = last.end_offset if last else 0
+        self._clean = not abort_found
+        if self._clean and self._paths.meta.exists():
+            self._settled = end  # we leave nothing behind the end when we close
+        elif confirmed is not None:
+            self._synced = confirmed.synced_offset
+            self._settled = min(self._synced, end)
+        if record is not None:
+            self._settled = max(self._settled, min(record.end_phy_offset, end))
+
+    def find_end(self, start: int, *, foreign: bool) -> LogEnd:
+        """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
+
+        Damage is passed over and listed. With `foreign` (an unclean stop of a writer that kept no frontier) it is
+        told from a torn tail by evidence: a queue unit behind it whose record is whole.
+        """
+        offset, why = start, "end of the log"
+        envelope_at = -1
+        while True:
+            for mapped, records in self._walk(offset):
+                fault = min(records.faults) if records.faults else records.count
+                envelope_at = self._envelope_in(records, fault, mapped, envelope_at)
+                if records.faults:
+                    offset = mapped.file_from_offset + int(records.positions[fault])
+                    why = records.faults[fault]
+                    break
+                offset = mapped.file_from_offset + int(records.positions[-1] + records.sizes[-1])
+            else:
+                offset = self._after_blank(offset)
+            following = self._behind_damage(offset, foreign=foreign)
+            if following is None:
+                break
+            self._skipped.append((offset, following))
+            if not self._is_unused_rest(offset, following):
+                self.quarantined.append(
+                    Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
+                )
+            offset = following
+        if envelope_at >= 0:
+            return LogEnd(envelope_at, offset, "a sink commit whose rows do not reach its end")
+        return LogEnd(offset, offset, why)
+
+    def _behind_damage(self, offset: int, *, foreign: bool) -> int | None:
+        """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
+        reached = self.written_end(offset)
+        if offset < self._known_end:
+            following = self._next_sound(offset, self._known_end)
+            return self._known_end if following is None else following
+        if reached == offset:
+            return None
+        unknown = self._unknown_form(offset)
+        if unknown is not None:
+            return unknown
+        if offset < self._settled:
+            following = self._next_sound(offset, reached)
+            if following is not None:
+                return following
+            return self._claimed_end(offset) if self._clean else None  # nothing is left to be served behind it
+        evidence = self._whole_record_behind(offset) if foreign or self._clean else None
+        if evidence is None:
+            return None
+        following = self._next_sound(offset, reached)
+        return evidence if following is None else min(following, evidence)
+
+    def _unknown_form(self, offset: int) -> int | None:
+        """The end of a whole record of a kind that this version does not know: it is kept, and no torn tail."""
+        mapped = self._files.find(offset)
+        size = 0 if mapped is None else unknown_record_size(mapped, offset - mapped.file_from_offset)
+        return offset + size if size else None
+
+    def _next_sound(self, offset: int, reached: int) -> int | None:
+        """The next whole or blank record behind `offset` and below `reached`."""
+        mapped = self._files.find(offset)
+        position = offset - mapped.file_from_offset if mapped else 0
+        while mapped is not None:
+            limit = min(mapped.file_size, reached - mapped.file_from_offset)
+            found = next_sound(mapped, position, limit)
+            if found is not None:
+                return mapped.file_from_offset + found
+            mapped, position = self._files.find(mapped.end_offset), 0
+            if mapped is None or mapped.file_from_offset >= reached:
+                return None
+            if is_end_blank(mapped, 0) or is_whole(mapped, 0, mapped.file_size):
+                return mapped.file_from_offset
+        return None
+
+    def _claimed_end(self, offset: int) -> int | None:
+        """The end of the record that a queue's last unit says begins at `offset`."""
+        mapped = self._files.find(offset)
+        for queue in self._queues.all():
+            end = queue.scan_end()
+            unit = queue.units(max(end - 1, queue.first_unit), end)
+            if len(unit) and int(unit["phy_offset"][-1]) == offset and mapped is not None:
+                return min(offset + int(unit["msg_size"][-1]), mapped.end_offset)
+        return None
+
+    def _is_unused_rest(self, start: int, stop: int) -> bool:
+        """Whether [start, stop) is the rest of a file that lacks its end mark, and nothing else."""
+        mapped = self._files.find(start)
+        if mapped is None or stop != mapped.end_offset:
+            return False
+        rest = memoryview(mapped.buffer)[start - mapped.file_from_offset + 8 :]
+        return not np.frombuffer(rest, np.uint8).any()
+
+    def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
+        """Checked runs of records from `start` on, ending behind the first run with a fault."""
+        offset = start
+        while True:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return
+            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            if self._known_records + len(scan.positions) <= _MAX_KNOWN_RECORDS:
+                self._known_records += len(scan.positions)
+                self._known_scans[offset] = scan
+            if len(scan.positions):
+                records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+                records.check_own_offset(mapped.file_from_offset)
+                if self._check_crc and not records.faults:
+                    protected = with_record_crc(records)
+                    records.faults |= content_faults(records, protected)
+                    must = records.positions + mapped.file_from_offset >= self._record_crc_from
+                    for row in np.flatnonzero(must & ~protected).tolist():
+                        records.faults.setdefault(row, LACKS_CRC)
+                yield mapped, records
+                if records.faults:
+                    return
+            offset = mapped.file_from_offset + scan.end
+            if scan.stop is ScanStop.BLANK:
+                offset = mapped.end_offset
+            elif scan.stop is ScanStop.END:
+                return
+
+    def _after_blank(self, offset: int) -> int:
+        """The next file's begin where a blank record stands at `offset`."""
+        mapped = self._files.find(offset)
+        if mapped is None:
+            return offset
+        scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size, 1)
+        return mapped.end_offset if scan.stop is ScanStop.BLANK and len(scan.positions) == 0 else offset
+
+    def _envelope_in(self, records: RecordColumns, stop: int, mapped: MappedFile, open_at: int) -> int:
+        """Offset of the envelope whose rows are not all seen yet, -1 where none is open, after these records."""
+        if open_at >= 0:
+            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop else -1
+            if last < self._open_end:
+                return open_at
+            open_at = -1
+        width = len(COMMIT_TOPIC)
+        sizes = records.topic_ends[:stop] - records.topic_starts[:stop]
+        for row in np.flatnonzero(sizes == width).tolist():
+            at = int(records.topic_starts[row])
+            if records.octets[at : at + width].tobytes() != COMMIT_TOPIC.encode():
+                continue
+            phy_offset = mapped.file_from_offset + int(records.positions[row])
+            envelope = envelope_of(self._log.message_at(phy_offset))
+            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1])
+            if envelope is not None and envelope.end_offset > last:
+                self._open_end = envelope.end_offset
+                return phy_offset
+        return open_at
+
+    _open_end: int = -1
+
+    def _whole_record_behind(self, offset: int) -> int | None:
+        """A place behind `offset` where a queue (its first unit behind it, else its last) rightly says a record is."""
+        best: int | None = None
+        for queue in self._queues.all():
+            start, end = queue.first_unit, queue.scan_end()
+            while start < end:  # first unit behind offset
+                middle = (start + end) // 2
+                unit = queue.units(middle, middle + 1)
+                if len(unit) and int(unit["phy_offset"][0]) <= offset:
+                    start = middle + 1
+                else:
+                    end = middle
+            last = queue.scan_end() - 1
+            for number in (start, last) if last > start else (start,):
+                phy_offset = self._whole_record_of(queue, number)
+                if phy_offset is not None and phy_offset > offset:
+                    best = phy_offset if best is None else min(best, phy_offset)
+                    break
+        return best
+
+    def _whole_record_of(self, queue: ConsumeQueue, number: int) -> int | None:
+        """Where the record of a unit is, None where it is not whole."""
+        units = queue.units(number, number + 1)
+        identity = QueueIdentity(queue.topic, queue.queue_id, "")
+        if not len(units) or pre_blank(units)[0] or not self._log.matches(units, number, identity)[0]:
+            return None
+        phy_offset = int(units["phy_offset"][0])
+        mapped = self._files.find(phy_offset)
+        whole = mapped is not None and is_whole(mapped, phy_offset - mapped.file_from_offset, mapped.file_size)
+        return phy_offset if whole else None
+
+    def dispatch(self, start: int, end: int, dispatcher: Dispatcher) -> int:
+        """Dispatch every valid record of [start, end); how many there were. Damage is kept, and its slots filled."""
+        count, offset = 0, start
+        skip = dict(self._skipped)
+        ends: dict[tuple[str, int], int] = {}
+        waiting: list[DispatchRows] = []
+        while offset < end:
+            offset = skip.get(offset, offset)
+            mapped = self._files.find(offset)
+            if mapped is None or offset >= end:
+                break
+            limit = min(end - mapped.file_from_offset, mapped.file_size)
+            known = self._known_scans.pop(offset, None)
+            if known is not None and known.end <= limit:
+                scan = known
+            else:
+                scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, limit)
+            behind = [one for one in skip if offset < one < mapped.file_from_offset + scan.end]
+            positions, sizes, at = scan.positions, scan.sizes, scan.end
+            if behind:
+                keep = positions < min(behind) - mapped.file_from_offset
+                positions, sizes, at = positions[keep], sizes[keep], min(behind) - mapped.file_from_offset
+            if len(positions):
+                records = RecordColumns(mapped.buffer, positions, sizes)
+                rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+                if not (records.sys_flag & INNER_BATCH_FLAG).any():
+                    leave_out_strays(rows)
+                for code, (topic, _) in enumerate(rows.queues):
+                    if topic in self._deleted_topics:
+                        rows.queue_of[rows.queue_of == code] = -1
+                waiting.append(rows)
+                if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
+                    dispatcher.dispatch_all(waiting)
+                    waiting = []
+                count += len(positions)
+                if skip or self._lost_queues:
+                    for code, key in enumerate(rows.queues):
+                        mine = rows.queue_offsets[rows.queue_of == code]
+                        ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
+            following = mapped.file_from_offset + at
+            if not behind and scan.stop is ScanStop.BLANK:
+                following = mapped.end_offset
+            elif following == offset and following not in skip:
+                break
+            offset = following
+        if waiting:
+            dispatcher.dispatch_all(waiting)
+        self._keep_damage(ends)
+        return count
+
+    def _keep_damage(self, ends: dict[tuple[str, int], int]) -> None:
+        """Copies of what stays damaged, and units for the slots that it left empty below `ends`."""
+        quarantine = Quarantine(self._paths)
+        for one in self.quarantined:
+            mapped = self._files.find(one.offset)
+            if mapped is not None and not one.why.startswith(("cut", "lost")):
+                position = one.offset - mapped.file_from_offset
+                length = min(one.length, mapped.file_size - position)
+                data = mapped.buffer.slice(position, length)
+                kept = quarantine.keep(f"commitlog/{one.offset:020d}.record", data)
+                quarantine.note(QUARANTINED, one.file, position, length, one.why, kept)
+        for key, end in ends.items():
+            queue = self._queues.find(*key)
+            if queue is not None and (self._skipped or key in self._lost_queues):
+                fill_holes(queue, end, self._skipped)
+
+    def keep_ends(self, lost: LostState, end: int) -> list[tuple[str, int]]:
+        """Give no queue offset that was synced a second time: slots behind a queue's end name lost bytes.
+
+        `end` is the log's; the queues that have fewer messages than they had.
+        """
+        self._note_lost(lost, end)
+        ends = dict(self._synced_ends)
+        if lost.record is not None:
+            for key, state in lost.record.queues.items():
+                ends[key] = max(ends.get(key, 0), state.end)
+        shrunk = []
+        for key, wanted in ends.items():
+            if self._queues.find(*key) is not None or key in self._lost_queues:
+                there = self._queues.end(*key)
+                if there < wanted and end > 0:
+                    lost_slots(self._queues.add(*key), there, wanted, self._skipped, end)
+                    self._queues.forget_queue(*key)
+                    shrunk.append(key)
+        return shrunk
+
+    def _note_lost(self, lost: LostState, end: int) -> None:
+        """Say which bytes are gone that were there at the last orderly stop."""
+        record = lost.record
+        if record is None:
+            return
+        begin = self._log.min_phy_offset
+        gone = [(end, record.end_phy_offset, "the end of the log is gone")]
+        if self._clean and lost.same_writer:
+            gone.append((record.min_phy_offset, begin, "the begin of the log is gone, and retention did not take it"))
+        for start, stop, why in gone:
+            if start < stop:
+                path = self._paths.commit_log / file_name(start)
+                Quarantine(self._paths).note(LOST, path, start, stop - start, why)
+                self.quarantined.append(Quarantined(str(path), start, stop - start, f"lost: {why}"))
+
+    def cut(self, end: LogEnd) -> tuple[int, int]:
+        """Drop everything at or behind the log's end; (from, to) of what was there, equal where nothing was."""
+        offset = end.offset
+        last = self._files.find(offset)
+        boundary = offset if last is None or last.file_from_offset == offset else last.end_offset
+        reached = self.written_end(offset)
+        acked = not self._clean and offset < self._settled
+        if end.seen > offset or (reached > offset and (acked or self._next_sound(offset, reached) is not None)):
+            self._keep_evidence(offset, max(end.seen, reached), end.why)
+        self._files.drop_from(boundary)
+        if last is not None and last.file_from_offset < boundary and offset < last.end_offset:
+            last.zero_from(offset - last.file_from_offset)
+        return reached, offset
+
+    def written_end(self, offset: int) -> int:
+        """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
+        reached = offset
+        for mapped in self._files.files:
+            if mapped.end_offset <= offset:
+                continue
+            if written_end := mapped.written_end(max(offset - mapped.file_from_offset, 0)):
+                reached = max(reached, mapped.file_from_offset + written_end)
+        return reached
+
+    def count(self, start: int, end: int) -> int:
+        """Records in [start, end)."""
+        found = 0
+        for mapped, records in self._walk(start):
+            offsets = records.positions + mapped.file_from_offset
+            found += int(np.count_nonzero(offsets < end))
+            if int(offsets[-1]) >= end:
+                break
+        return found
+
+    def cut_queues(self, end: int) -> None:
+        """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
+        for queue in self._queues.all():
+            if end < self._synced or self._skipped:  # units at a queue's end may point into damage
+                self._synced_ends[queue.topic, queue.queue_id] = self._synced_end(queue)
+            self._queues.forget_queue(queue.topic, queue.queue_id)
+            stop = self._queues.end(queue.topic, queue.queue_id, end)
+            queue.truncate(stop)
+            self._queues.forget_queue(queue.topic, queue.queue_id)
+
+    def _synced_end(self, queue: ConsumeQueue) -> int:
+        """Behind the last unit whose record was synced, whatever became of it."""
+        number = queue.scan_end()
+        while number > queue.first_unit:
+            start = max(number - _UNITS_AT_ONCE, queue.first_unit)
+            synced = np.flatnonzero(queue.units(start, number)["phy_offset"] < self._synced)
+            if len(synced):
+                return start + int(synced[-1]) + 1
+            number = start
+        return number
+
+    def _keep_evidence(self, start: int, stop: int, why: str) -> None:
+        """Copy log bytes [start, stop) to the quarantine before they are cut."""
+        quarantine = Quarantine(self._paths)
+        offset = start
+        while offset < stop:
+            mapped = self._files.find(offset)
+            if mapped is None:
+                return
+            position = offset - mapped.file_from_offset
+            length = min(stop, mapped.end_offset) - offset
+            path = quarantine.keep(f"{offset:020d}.cut", mapped.buffer.slice(position, length))
+            quarantine.note(CUT, mapped.path, position, length, why, path)
+            self.quarantined.append(Quarantined(self._file_name(offset), offset, length, f"cut: {why}; kept in {path}"))
+            offset += length
+
+    def _file_name(self, offset: int) -> str:
+        mapped = self._files.find(offset)
+        return str(mapped.path if mapped else self._files.directory)
+
+
+def refuse_unfit(paths: StorePaths, files: MappedFileQueue, record: StopRecord | None) -> None:
+    """StoreVersionError where a file of the log is missing, holds another part of it, or is of another store.
+
+    `record` is what the last orderly stop left.
+    """
+    if not files.files and record is not None and record.end_phy_offset > record.min_phy_offset:
+        raise StoreVersionError(
+            paths.commit_log,
+            f"holds no file, and the log ended at {record.end_phy_offset} at the last orderly stop; restore the files, "
+            f"or remove {paths.stop_record} to begin anew",
+        )
+    for one, following in pairwise(files.files):
+        if one.end_offset < following.file_from_offset:
+            raise StoreVersionError(
+                one.path.with_name(file_name(one.end_offset)),
+                "is missing between other CommitLog files; restore it, or read the rest without writing",
+            )
+    for mapped in files.files:
+        head = None if record is None else record.heads.get(mapped.file_from_offset)
+        if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+            raise StoreVersionError(
+                mapped.path,
+                "is not the file that was here at the last orderly stop: it is of another store, or of an older "
+                f"copy; restore the right one, or remove {paths.stop_record} if this one is right",
+            )
+        told = next_own_offset(mapped)
+        if told is not None and told != mapped.file_from_offset:
+            raise StoreVersionError(
+                mapped.path,
+                f"holds what the log has at offset {told}: it was renamed, or is of another store; "
+                "give it its name back, or restore the right one; the rest can be read without writing",
+            )

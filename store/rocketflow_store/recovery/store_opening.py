@@ -1,0 +1,233 @@
+"""Opening a store for writing: its parts, recovered and put together, before any thread runs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store import events
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.store_meta import StoreMeta
+from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.log.commit_log import CommitLog
+from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.log.transient_store_pool import BufferedFiles, TransientStorePool
+from rocketflow_store.put.dispatch import Dispatcher
+from rocketflow_store.put.topic_table import TopicTable
+from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.queues.queue_offsets import QueueOffsets
+from rocketflow_store.queues.queue_table import FileQueueTable
+from rocketflow_store.queues.side_queues import SideQueues
+from rocketflow_store.recovery.derived_state import LostState, believable, leave_stop_record, look_at_derived
+from rocketflow_store.recovery.durability import make_derived_durable, make_log_durable
+from rocketflow_store.recovery.healing import end_healing
+from rocketflow_store.recovery.odd_files import make_last_files_whole
+from rocketflow_store.recovery.positions import clamp_positions
+from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
+from rocketflow_store.services.flush import PAGE_BYTES, GroupFlush
+from rocketflow_store.status import FlushDiskType
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.log.log_directories import LogDirectories
+
+_SYNCS_AT_ONCE: Final = 4
+
+
+@dataclass(slots=True)
+class StoreParts:
+    """What an open store is made of; `store_timestamp` is that of the newest message (ms)."""
+
+    paths: StorePaths
+    config: StoreConfig
+    meta: StoreMeta
+    allocator: AllocateMappedFileService
+    files: MappedFileQueue
+    log: CommitLogView
+    queues: FileQueueTable
+    batch_queues: BatchQueueTable
+    side_queues: SideQueues
+    index: IndexService
+    dispatcher: Dispatcher
+    checkpoint: CheckpointFields
+    config_files: ConfigFiles
+    topics: TopicTable
+    recovery: RecoveryResult
+    store_timestamp: int
+    commit_log: CommitLog
+    buffered: BufferedFiles | None
+    flush: GroupFlush
+    offsets: QueueOffsets
+
+    @property
+    def sync_flush(self) -> bool:
+        """Whether a message counts only once it is synced."""
+        return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    def sync_everything(self) -> None:
+        """Make the newest log files, every queue and the index durable."""
+        for mapped in self.files.files[-2:]:
+            mapped.sync()
+        with ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync") as pool:
+            index = pool.submit(self.index.sync)
+            for _ in pool.map(lambda queue: queue.sync(), self.queues.all()):
+                pass
+            index.result()
+        self.batch_queues.sync()
+
+    def close_files(self) -> None:
+        """Close every file."""
+        if self.buffered is not None:
+            self.buffered.close()
+        self.queues.close()
+        self.batch_queues.close()
+        self.index.close()
+        self.files.close()
+
+
+def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
+    """Create or recover the store whose directory the caller has locked."""
+    config = config.fitted_to(paths)
+    directories = paths.log_directories()
+    lost = look_at_derived(paths, config)
+    meta = StoreMeta.load_or_create(paths, config)
+    if config.enabled_append_prop_crc is None:
+        config = replace(config, enabled_append_prop_crc=meta.append_prop_crc)
+    for directory in (*directories.writable, paths.rocketflow, paths.config):
+        os_files.make_directory(directory)
+    allocator = _make_allocator(directories, config)
+    if paths.abort.exists():
+        make_last_files_whole(paths, config)
+    files = MappedFileQueue(directories, config.mapped_file_size_commit_log, write=True, allocator=allocator)
+    refuse_unfit(paths, files, lost.record)
+    try:
+        lost.set_aside(paths)
+    except OSError as error:
+        raise os_files.access_error(paths.quarantine, error) from error
+    os_files.make_directory(paths.consume_queue)
+    log = CommitLogView(files)
+    queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
+    queues.refresh()
+    index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
+    config_files = ConfigFiles(paths.config, config.clock)
+    topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
+    batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
+    batch_queues.refresh()
+    side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
+    dispatcher = Dispatcher(queues, index if config.message_index_enable else None, side)
+    checkpoint = _read_checkpoint(paths)
+    recovery = _recover(paths, config, files, log, queues, batch_queues, index, dispatcher, checkpoint, lost)
+    clamp_positions(paths, config_files, queues)
+    buffered = None
+    if config.transient_store_pool_used:
+        pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
+        buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
+    store_timestamp = _last_store_timestamp(queues, log)
+    believable(checkpoint, store_timestamp, recovery.truncated_to)
+    commit_log = CommitLog(files, recovery.truncated_to, buffered)
+    return StoreParts(
+        paths=paths,
+        config=config,
+        meta=meta,
+        allocator=allocator,
+        files=files,
+        log=log,
+        queues=queues,
+        batch_queues=batch_queues,
+        side_queues=side,
+        index=index,
+        dispatcher=dispatcher,
+        checkpoint=checkpoint,
+        config_files=config_files,
+        topics=topics,
+        recovery=recovery,
+        store_timestamp=store_timestamp,
+        commit_log=commit_log,
+        buffered=buffered,
+        flush=GroupFlush(commit_log, paths.root),
+        offsets=QueueOffsets(
+            lambda topic, queue_id: (batch_queues if side.is_batch_cq(topic) else queues).end(topic, queue_id)
+        ),
+    )
+
+
+def _make_allocator(directories: LogDirectories, config: StoreConfig) -> AllocateMappedFileService:
+    sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    allocator = AllocateMappedFileService(
+        directories,
+        config.mapped_file_size_commit_log,
+        warm=config.warm_maped_file_enable,
+        warm_sync_bytes=config.flush_least_pages_when_warm_maped_file * PAGE_BYTES if sync else 0,
+    )
+    allocator.discard_left_overs()
+    return allocator
+
+
+def _read_checkpoint(paths: StorePaths) -> CheckpointFields:
+    try:
+        return decode_checkpoint(os_files.read_file(paths.checkpoint))
+    except FileNotFoundError:
+        return CheckpointFields()
+    except OSError as error:
+        raise os_files.access_error(paths.checkpoint, error) from error
+
+
+def _recover(
+    paths: StorePaths,
+    config: StoreConfig,
+    files: MappedFileQueue,
+    log: CommitLogView,
+    queues: FileQueueTable,
+    batch_queues: BatchQueueTable,
+    index: IndexService,
+    dispatcher: Dispatcher,
+    checkpoint: CheckpointFields,
+    lost: LostState,
+) -> RecoveryResult:
+    abort_found = paths.abort.exists()
+    recovery = Recovery(paths, files, log, queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover)
+    confirmed = read_confirm(paths) if abort_found else None
+    start = recovery.scan_start(abort_found, confirmed, lost)
+    end = recovery.find_end(start, foreign=abort_found and confirmed is None)
+    truncated_from, truncated_to = end.offset, end.offset
+    if abort_found:
+        truncated_from, truncated_to = recovery.cut(end)
+        recovery.cut_queues(end.offset)
+        batch_queues.cut(start)  # units behind the durable frontier may have holes: they are made again
+        index.recover(start, log.store_timestamp_at)
+    elif end.offset > start or recovery.written_end(end.offset) > end.offset:
+        truncated_from, truncated_to = recovery.cut(end)
+    if not abort_found and lost.record is not None and end.offset < lost.record.end_phy_offset:
+        index.recover(end.offset, log.store_timestamp_at)
+    if confirmed is not None and confirmed.confirm_offset > end.offset:
+        why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
+        gone = confirmed.confirm_offset - end.offset
+        events.tell(events.LOST, paths.root, paths.commit_log, why, offset=end.offset, count=gone)
+    dispatched = recovery.dispatch(start, end.offset, dispatcher)
+    shrunk = recovery.keep_ends(lost, end.offset)
+    if abort_found or dispatched or shrunk:
+        queues.forget()
+        rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
+        make_log_durable(files, rewrite_from, end.offset)
+        make_derived_durable(paths, queues, index, unclean=abort_found)
+        batch_queues.sync()
+    if lost or shrunk:
+        leave_stop_record(paths, config, queues, index, files, end.offset)
+    if lost:
+        end_healing(paths)
+    if end.offset > start or abort_found:
+        checkpoint.confirm_phy_offset = max(end.offset, 0)
+    return RecoveryResult(
+        abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined, lost.names
+    )
+
+
+def _last_store_timestamp(queues: FileQueueTable, log: CommitLogView) -> int:
+    """Store time of the newest message of any queue: later ones must not fall behind it."""
+    return int(log.store_timestamps(queues.last_units()).max(initial=0))

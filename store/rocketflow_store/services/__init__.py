@@ -1,0 +1,1 @@
+"""What a writing store does in the background: flush, retention."""

@@ -1,0 +1,197 @@
+"""Retention at work: RocketMQ's CleanCommitLogService and CleanConsumeQueueService.
+
+`retention` decides; this deletes, oldest first, so that what stays is one range whenever the process ends: log files
+before the queue and index files that point at them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.files import os_files
+from rocketflow_store.services.retention import (
+    DiskPressure,
+    FileAge,
+    clean_reason,
+    disk_pressure,
+    expired_index_files,
+    expired_log_files,
+    expired_queue_files,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.store_reader import StoreReader
+
+_QUEUE_FORCIBLY_MS: Final = 60_000
+_WITHOUT_LIMIT: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class CleanResult:
+    """What went, or would go; sizes in bytes."""
+
+    log_files: list[Path] = field(default_factory=list)
+    queue_files: list[Path] = field(default_factory=list)
+    index_files: list[Path] = field(default_factory=list)
+    bytes: int = 0
+    min_phy_offset: int = 0
+    disk_used_percent: int = -1
+
+    def add(self, other: CleanResult) -> None:
+        """Take what another round removed, and where that left the store."""
+        self.log_files += other.log_files
+        self.queue_files += other.queue_files
+        self.index_files += other.index_files
+        self.bytes += other.bytes
+        self.min_phy_offset, self.disk_used_percent = other.min_phy_offset, other.disk_used_percent
+
+
+class CleanService:
+    """Deletes what retention no longer keeps; one caller at a time.
+
+    `removable_to` tells the offset below which the log is durable and dispatched; `dispatch_lock` keeps queue and
+    index files from changing under it; `before_removal` is told the offset below which records are about to go.
+    """
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        files: MappedFileQueue,
+        queues: FileQueueTable,
+        index: IndexService,
+        config: StoreConfig,
+        *,
+        removable_to: Callable[[], int],
+        dispatch_lock: AbstractContextManager[object],
+        before_removal: Callable[[int], None] = lambda _: None,
+        disk_used_percent: Callable[[Path], int] = os_files.disk_used_percent,
+    ) -> None:
+        self._paths, self._files, self._queues, self._index, self._config = paths, files, queues, index, config
+        self._removable_to, self._dispatch_lock = removable_to, dispatch_lock
+        self._before_removal = before_removal
+        self.disk_used_percent = disk_used_percent
+        self.disk_full = False
+        """Whether puts are refused: the disk is used beyond `diskSpaceWarningLevelRatio`."""
+        self._followed = -1
+        self._redeleted_ms = 0
+        self.removed = CleanResult()
+        """What went since the store was opened."""
+
+    def step(self, pause: Callable[[float], bool] = lambda _: False, *, manual: bool = False) -> CleanResult:
+        """One round: look at the disk, delete log files where it is time to, then what pointed at them.
+
+        `pause(seconds)` waits between files and says whether to stop.
+        """
+        config, now_ms = self._config, self._config.clock.now_ms()
+        used_percent, pressure = self.look_at_disk()
+        result = CleanResult(disk_used_percent=used_percent)
+        reason = clean_reason(now_ms, pressure, config, manual=manual)
+        if reason is not None:
+            count = expired_log_files(
+                ages_of(self._files.files), now_ms, pressure, config, removable_to=self._removable_to()
+            )
+            self._remove_log_files(count, now_ms, pause, result)
+        self._redelete(now_ms, result)
+        first = self._files.first
+        result.min_phy_offset = first.file_from_offset if first else 0
+        if result.min_phy_offset > self._followed:
+            self._follow(result.min_phy_offset, now_ms, pause, result)
+            self._followed = result.min_phy_offset
+        self.removed.add(result)
+        return result
+
+    def look_at_disk(self) -> tuple[int, DiskPressure]:
+        """(percent of the fuller disk that is used, what that means), and see to it that full disks get no new files.
+
+        Of several disks with CommitLog files the emptiest counts: as long as one has room there is room.
+        """
+        directories = self._files.directories
+        used = {path: self.disk_used_percent(path) for path in directories.writable}
+        directories.full = [path for path, one in used.items() if disk_pressure(one, self._config).cleans_forcibly]
+        both = min(used.values()), self.disk_used_percent(self._paths.consume_queue)
+        pressure = max((disk_pressure(one, self._config) for one in both), key=lambda one: one.value)
+        self.disk_full = pressure is DiskPressure.FULL
+        return max(both), pressure
+
+    def _remove_log_files(self, count: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
+        config = self._config
+        if count:
+            self._before_removal(self._files.files[count - 1].end_offset)
+        for number in range(count):
+            if number and pause(config.delete_commit_log_files_interval / 1000):
+                return
+            removed = self._files.remove_first(1, now_ms, config.destroy_maped_file_interval_forcibly)
+            if not removed:
+                return
+            result.log_files += [mapped.path for mapped in removed]
+            result.bytes += sum(mapped.file_size for mapped in removed)
+
+    def _redelete(self, now_ms: int, result: CleanResult) -> None:
+        """Try a file again that somebody held when it was to go."""
+        config = self._config
+        if 0 <= now_ms - self._redeleted_ms < config.redelete_hanged_file_interval:
+            return
+        self._redeleted_ms = now_ms
+        if any(mapped.retired for mapped in self._files.files[:1]):
+            self._remove_log_files(1, now_ms, lambda _: False, result)
+
+    def _follow(self, min_phy_offset: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
+        """Delete queue and index files of records that are gone."""
+        for queue in self._queues.all():
+            if queue.file_count < 2:
+                continue
+            with self._dispatch_lock:
+                count = expired_queue_files(queue.last_phy_offsets(), min_phy_offset)
+                removed = queue.remove_first(count, now_ms, _QUEUE_FORCIBLY_MS)
+            result.queue_files += removed
+            result.bytes += len(removed) * queue.file_size
+            if removed and pause(self._config.delete_consume_queue_files_interval / 1000):
+                return
+        with self._dispatch_lock:
+            files = self._index.files
+            count = expired_index_files([one.header.end_phy_offset for one in files], min_phy_offset)
+            result.index_files += self._index.remove_first(count)
+        result.bytes += count * self._config.index_file_size
+
+
+def ages_of(files: Sequence[MappedFile]) -> list[FileAge]:
+    """What the decision needs to know of log files."""
+    return [FileAge(one.file_from_offset, one.end_offset, one.modified_ms()) for one in files]
+
+
+def preview_clean(reader: StoreReader, config: StoreConfig) -> CleanResult:
+    """What a manual clean-up would delete now; where the disk is too full, what its first round would."""
+    logs = [os_files.disk_used_percent(path) for path in reader.paths.log_directories().writable]
+    used_percent = max(min(logs), os_files.disk_used_percent(reader.paths.consume_queue))
+    pressure = disk_pressure(used_percent, config)
+    if pressure in (DiskPressure.NONE, DiskPressure.OVER_MAX):
+        config = replace(config, delete_file_batch_max=_WITHOUT_LIMIT)
+    end = reader.max_phy_offset
+    files = reader.log_files
+    count = expired_log_files(ages_of(files), config.clock.now_ms(), pressure, config, removable_to=end)
+    result = CleanResult([one.path for one in files[:count]], disk_used_percent=used_percent)
+    result.min_phy_offset = files[count].file_from_offset if files else 0
+    for topic in reader.topics():
+        for queue_id in reader.queues(topic):
+            queue = reader.find(topic, queue_id)
+            if queue is not None:
+                result.queue_files += queue.paths[
+                    : expired_queue_files(queue.last_phy_offsets(), result.min_phy_offset)
+                ]
+    reader.index.refresh()
+    index = reader.index.files
+    expired = expired_index_files([one.header.end_phy_offset for one in index], result.min_phy_offset)
+    result.index_files += [one.path for one in index[:expired]]
+    result.bytes = sum(os.stat(path).st_size for path in result.log_files + result.queue_files + result.index_files)
+    return result

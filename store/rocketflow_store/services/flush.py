@@ -1,0 +1,111 @@
+"""Making the log durable: one sync for everyone who waits (SYNC_FLUSH), or every so often (ASYNC_FLUSH).
+
+A failed sync fences: nothing is acknowledged any more, and no later sync is believed.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store import events
+from rocketflow_store.errors import StoreError, StoreFencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketflow_store.log.commit_log import CommitLog
+
+
+PAGE_BYTES: Final = 4096
+
+
+class ThoroughSchedule:
+    """When a periodic flush takes everything, as RocketMQ's flush services decide it.
+
+    Usually at least `least_pages` pages must wait for it; the first time, and whenever `interval_ms` passed since the
+    last such time, any number is enough.
+    """
+
+    def __init__(self, least_pages: int, interval_ms: int) -> None:
+        self._least_pages, self._interval_ms = least_pages, interval_ms
+        self._last_ms = 0
+
+    def least_pages(self, now_ms: int) -> int:
+        """How many pages must wait for a flush at `now_ms`."""
+        if now_ms < self._last_ms:  # the clock was set back
+            self._last_ms = 0
+        if now_ms < self._last_ms + self._interval_ms:
+            return self._least_pages
+        self._last_ms = now_ms
+        return 0
+
+
+def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_size: int) -> bool:
+    """Whether so much waits that it is flushed: enough pages, or a file that is full."""
+    if wrote_offset <= flushed_offset:
+        return False
+    if wrote_offset // file_size > flushed_offset // file_size:
+        return True
+    return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
+
+
+class GroupFlush:
+    """Waiters hand in the offset they need; one of them syncs for all."""
+
+    def __init__(self, commit_log: CommitLog, path: object) -> None:
+        self._commit_log, self._path = commit_log, path
+        self._changed = threading.Condition()
+        self._syncing = False
+        self._fence: StoreFencedError | None = None
+
+    @property
+    def fence(self) -> StoreFencedError | None:
+        """Why nothing is acknowledged any more, None where all is well."""
+        return self._fence
+
+    @fence.setter
+    def fence(self, error: StoreFencedError) -> None:
+        if self._fence is None:
+            self._fence = error
+            events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
+
+    def check(self) -> None:
+        """Raise where an earlier sync failed."""
+        if self.fence is not None:
+            raise StoreFencedError(self._path, self.fence.why)
+
+    def flush_to(self, offset: int, timeout_s: float) -> bool:
+        """Wait until the log is durable up to `offset`; False where that took longer than `timeout_s`."""
+        commit_log = self._commit_log
+        with self._changed:
+            while commit_log.flushed_offset < offset:
+                self.check()
+                if not self._syncing:
+                    self._syncing = True
+                    break
+                if not self._changed.wait(timeout_s):
+                    return False
+            else:
+                return True
+        try:
+            self._fencing(commit_log.sync)
+        finally:
+            with self._changed:
+                self._syncing = False
+                self._changed.notify_all()
+        return True
+
+    def flush_early(self, begin: int) -> None:
+        """Let the disk work on what was written from `begin` on before it is published; nobody waits for it."""
+        self._fencing(lambda: self._commit_log.sync_unpublished(begin))
+
+    def _fencing(self, sync: Callable[[], object]) -> None:
+        try:
+            sync()
+        except StoreFencedError as error:
+            self.fence = error
+            raise
+        except StoreError as error:
+            fence = self.fence = StoreFencedError(self._path, str(error))
+            raise fence from error

@@ -1,0 +1,164 @@
+"""The flushing threads of a writing store, and the checkpoint: first the log, then what is made of it, then its word.
+
+CommitRealTimeService moves what a TransientStorePool holds to the files, FlushRealTimeService syncs the log,
+FlushConsumeQueueService queues, index and checkpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import StoreFencedError
+from rocketflow_store.files import os_files
+from rocketflow_store.services.flush import PAGE_BYTES, ThoroughSchedule, flush_due
+from rocketflow_store.services.service_thread import ServiceThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
+    from rocketflow_store.recovery.store_opening import StoreParts
+    from rocketflow_store.statistics import StoreStatistics
+
+_FRONTIER_INTERVAL_MS: Final = 10_000
+_FRONTIER_BYTES: Final = 512 << 20
+
+
+class FlushServices:
+    """Starts its threads at once; `stop` ends them, `flush` may be called at any time."""
+
+    def __init__(self, parts: StoreParts, dispatch: ConfirmedDispatch, statistics: StoreStatistics) -> None:
+        self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
+        self._config, self._checkpoint = parts.config, parts.checkpoint
+        self._frontier = parts.commit_log.committed_offset
+        self._lock = threading.Lock()
+        config = parts.config
+        self._log_schedule = ThoroughSchedule(
+            config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval
+        )
+        self._queue_schedule = ThoroughSchedule(
+            config.flush_consume_queue_least_pages,
+            min(config.flush_consume_queue_thorough_interval, _FRONTIER_INTERVAL_MS),
+        )
+        self._commit_schedule = ThoroughSchedule(
+            config.commit_commit_log_least_pages, config.commit_commit_log_thorough_interval
+        )
+        self._commit_thread: ServiceThread | None = None
+        if config.transient_store_pool_used:
+            self._commit_thread = ServiceThread(
+                "commit-real-time", self.commit_step, config.commit_interval_commit_log / 1000
+            )
+        self._wakes_flush = not config.flush_commit_log_timed
+        self.wakes = self._wakes_flush or self._commit_thread is not None
+        """Whether a put that waits for nothing has something to wake (`appended`)."""
+        self._log_thread = ServiceThread("flush-real-time", self.log_step, config.flush_interval_commit_log / 1000)
+        self._queue_thread = ServiceThread(
+            "flush-consume-queue", self.queues_step, config.flush_interval_consume_queue / 1000
+        )
+
+    def stop(self) -> None:
+        """End the threads and wait for them."""
+        if self._commit_thread is not None:
+            self._commit_thread.stop()
+        self._log_thread.stop()
+        self._queue_thread.stop()
+
+    def appended(self) -> None:
+        """Something was put that nobody waits for: wake whom it concerns, as RocketMQ's handleDiskFlush does."""
+        if self._commit_thread is not None:
+            commit_log = self._parts.commit_log
+            waiting = commit_log.wrote_offset - commit_log.committed_offset
+            if waiting >= self._config.commit_commit_log_least_pages * PAGE_BYTES:
+                self._commit_thread.wake()
+        elif self._wakes_flush:
+            self._log_thread.wake()
+
+    def commit_step(self) -> None:
+        """CommitRealTimeService: write buffers to the files, where enough waits or time is up; then it is readable."""
+        least_pages = self._commit_schedule.least_pages(self._config.clock.now_ms())
+        if self._parts.commit_log.commit(least_pages):
+            self._dispatch.follow()
+            if self._wakes_flush:
+                self._log_thread.wake()
+
+    def log_step(self) -> None:
+        """FlushRealTimeService: sync the log, where enough of it waits or time is up."""
+        now_ms = self._config.clock.now_ms()
+        self._statistics.sample(now_ms)
+        least_pages = self._log_schedule.least_pages(now_ms)
+        if self._parts.sync_flush:
+            least_pages = 0  # somebody may wait for it
+        commit_log = self._parts.commit_log
+        end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
+        if flush_due(end, commit_log.flushed_offset, least_pages, size):
+            self._flush_log_to(end)
+            self._dispatch.follow()
+        elif self._dispatch.failure is not None:
+            self._dispatch.follow()
+
+    def queues_step(self) -> None:
+        """FlushConsumeQueueService: sync queues of which enough waits; when time is up everything, with checkpoint."""
+        least_pages = self._queue_schedule.least_pages(self._config.clock.now_ms())
+        behind = self._dispatch.confirm_offset - self._frontier
+        if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
+            self.flush()
+            return
+        self._parts.flush.check()
+        with self._lock:
+            self._fencing(lambda: [queue.sync(least_pages * PAGE_BYTES) for queue in self._parts.queues.all()])
+
+    def flush(self) -> None:
+        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
+        commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
+        self._parts.flush.check()  # what a failed sync left is not made good by another one
+        commit_log.commit()
+        self._flush_log_to(commit_log.committed_offset)
+        with self._lock:
+            with dispatch.lock:
+                dispatch.follow()
+                target = min(dispatch.confirm_offset, commit_log.flushed_offset)
+                timestamp = dispatch.dispatched_timestamp
+            self._fencing(self._sync_derived)
+            checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
+            self._fencing(self._write_checkpoint)
+            self._fencing(lambda: dispatch.confirm_file.durable(target))
+            self._frontier = target
+
+    def flush_last(self, store_timestamp: int) -> None:
+        """Make everything durable at the end: threads are stopped, nobody puts; the newest message is of that time."""
+        parts, checkpoint = self._parts, self._checkpoint
+        parts.commit_log.commit()
+        parts.flush.flush_to(parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
+        self._dispatch.follow()
+        parts.sync_everything()
+        parts.queues.sync_directories()
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = store_timestamp
+        self._write_checkpoint()
+
+    def _flush_log_to(self, offset: int) -> None:
+        """Sync the log; its time in the checkpoint is that of a record that was there before."""
+        timestamp = self._dispatch.dispatched_timestamp
+        self._parts.flush.flush_to(offset, self._config.sync_flush_timeout / 1000)
+        self._checkpoint.physic_msg_timestamp = max(timestamp, self._checkpoint.physic_msg_timestamp)
+
+    def _sync_derived(self) -> None:
+        self._parts.batch_queues.sync()
+        for queue in self._parts.queues.all():
+            queue.sync()
+        self._parts.queues.sync_directories()
+        with self._dispatch.lock:  # the newest index file may be about to be another
+            self._parts.index.sync()
+
+    def _write_checkpoint(self) -> None:
+        fields = self._checkpoint
+        fields.index_msg_timestamp = max(fields.index_msg_timestamp, self._parts.index.full_end_timestamp)
+        os_files.write_atomically(self._parts.paths.checkpoint, fields.encode())
+
+    def _fencing(self, sync: Callable[[], object]) -> None:
+        """Fence the store where a sync of derived files fails: no later one can be believed."""
+        try:
+            sync()
+        except StoreFencedError as error:
+            self._parts.flush.fence = error
+            raise

@@ -1,0 +1,1 @@
+"""Exactly-once commits of staged rows."""

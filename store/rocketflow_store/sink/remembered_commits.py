@@ -1,0 +1,69 @@
+"""The last commits of sinks whose envelopes retention took from the log: `rocketflow/sinks.json`.
+
+A sink that was silent for longer than `fileReservedTime` must still know its last batch when it comes back, or a replay
+of that batch would be stored a second time. The envelope is copied before the log file that holds it goes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import text_field
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.sink.commit_envelope import (
+    COMMIT_QUEUE_ID,
+    COMMIT_TOPIC,
+    CommitEnvelope,
+    decode_envelope,
+    envelope_of,
+)
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.reading.store_queries import StoreQueries
+
+_LAST_OF_A_TAG: Final = 64
+
+
+def remembered_commit(paths: StorePaths, sink_id: str) -> CommitEnvelope | None:
+    """The last commit of a sink of which the log tells nothing any more."""
+    body = _load(paths).get(sink_id)
+    return None if body is None else decode_envelope(body.encode("utf-8", "replace"))
+
+
+def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: int, min_phy_offset: int) -> None:
+    """Keep the newest envelope of every sink among those below `min_phy_offset`, which are about to go.
+
+    [low, high) are the offsets of the commit topic's queue.
+    """
+    if low >= high:
+        return
+    units = queries.units(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high)
+    going = units[units["phy_offset"] < min_phy_offset]
+    newest: dict[str, CommitEnvelope] = {}
+    for tags_code in np.unique(going["tags_code"]).tolist():
+        of_tag = going["phy_offset"][going["tags_code"] == tags_code][-_LAST_OF_A_TAG:]
+        for phy_offset in of_tag[::-1].tolist():
+            message = queries.look_message_by_offset(phy_offset)
+            envelope = envelope_of(message) if message is not None else None
+            if envelope is not None:
+                newest.setdefault(envelope.sink_id, envelope)
+    if newest:
+        known = _load(paths)
+        known.update({sink_id: envelope.encode().decode() for sink_id, envelope in newest.items()})
+        os_files.write_atomically(paths.sinks, json.dumps(known, indent=1, sort_keys=True).encode())
+
+
+def _load(paths: StorePaths) -> dict[str, str]:
+    try:
+        known = parse_json_object(os_files.read_file(paths.sinks).decode("utf-8"))
+        return {sink_id: text_field(known, sink_id, "") for sink_id in known}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StoreVersionError(paths.sinks, f"is not readable ({error}); restore it, or remove it") from error

@@ -1,0 +1,345 @@
+"""Exactly-once commits: one envelope and its rows in the log, keyed by (sink id, batch id).
+
+The log alone decides. The last envelope of a sink is found by walking the commit topic's ConsumeQueue backwards over
+tag hashes; the run registry in `rocketflow/staging/SINK/runs` only tells which run of a query is the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import quote
+
+import numpy as np
+
+from rocketflow_store import events
+from rocketflow_store.clock import SystemClock
+from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.files import os_files
+from rocketflow_store.format.message_id import UNIQ_KEYS
+from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.sink import spare_parts
+from rocketflow_store.sink.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
+from rocketflow_store.sink.remembered_commits import remembered_commit
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.message_store import MessageStore
+
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
+_SCAN_UNITS: Final = 1 << 16
+_STALE_AFTER_S: Final = 24 * 3600.0
+
+
+class SinkCommitError(StoreError):
+    """A batch may not be committed."""
+
+
+class ReplayMismatchError(SinkCommitError):
+    """A batch id that is committed already came again with other rows."""
+
+
+class CheckpointWentBackError(SinkCommitError):
+    """A batch older than the last committed one came: the checkpoint is not the one that wrote the log."""
+
+
+class SupersededRunError(SinkCommitError):
+    """A newer run of the same query has started; this one may not commit any more."""
+
+
+class CommitStatus(enum.Enum):
+    """What a commit did."""
+
+    COMMITTED = "committed"
+    REPLAYED = "replayed"
+    """The batch was in the log already; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """One batch to commit. `query_id` tells whose batch ids these are; it is `sink_id` unless the user chose one."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    run_id: str
+    run_seq: int
+    parts: Sequence[StagedPart]
+    more_follow: bool = False
+    """Whether it is one of a stream: its staged files are kept for later batches to write over."""
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Sum of all row hashes: the same however the rows were partitioned."""
+        return f"{sum(part.digest for part in self.parts) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """Outcome of a commit: rows now (or already) in the log under this batch id, and where they end."""
+
+    status: CommitStatus
+    rows: int
+    begin_offset: int
+    end_offset: int
+
+
+class CommitLogReads(Protocol):
+    """What the look-up needs of a store or a reader."""
+
+    paths: StorePaths
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+
+    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+
+
+def check_sink_id(sink_id: str) -> str:
+    """Refuse an id that cannot be a tag and a key."""
+    if not _SINK_ID.match(sink_id):
+        raise StoreConfigError("sinkId", sink_id, "must be 1 to 120 of letters, digits and _.:@-")
+    return sink_id
+
+
+def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
+    """The newest envelope of a sink, in the log or taken from there by retention; None where it never committed."""
+    low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+    code = string_hash(sink_id)
+    while high > low:
+        start = max(low, high - _SCAN_UNITS)
+        units = store.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, start, high)
+        for row in np.flatnonzero(units["tags_code"] == code)[::-1].tolist():
+            message = store.look_message_by_offset(int(units["phy_offset"][row]))
+            envelope = envelope_of(message) if message is not None else None
+            if envelope is not None and envelope.sink_id == sink_id:
+                return envelope
+        high = start
+    return remembered_commit(store.paths, sink_id)
+
+
+def commit_batch(
+    store: MessageStore, batch: SinkBatch, *, queues: int | None = None, replay_mismatch: str = "error"
+) -> CommitResult:
+    """Bring a batch into the log once: all rows or none, in the order of its parts, visible at one instant.
+
+    The same batch again changes nothing; other rows under a committed batch id raise ReplayMismatchError (with
+    replay_mismatch="skip" they are left out where the number of rows agrees). New topics get `queues` queues.
+    """
+    check_sink_id(batch.sink_id)
+    store.dispatch_pending()
+    last = last_commit(store, batch.sink_id)
+    newest = newest_run(store.paths.staging, batch.sink_id)
+    if last is not None:
+        with _telling(store.path):
+            _check_fence(batch, max(newest, last.run_seq) if last.run_id != batch.run_id else newest)
+            replayed = _replayed(batch, last, replay_mismatch)
+        if replayed is not None:
+            why = f"sink {batch.sink_id}: batch {batch.batch_id} is in the log already"
+            events.tell(events.REPLAYED, store.path, COMMIT_TOPIC, why, offset=last.begin_offset, count=batch.rows)
+            sweep(store.paths.staging, batch.sink_id, batch.batch_id)
+            return replayed
+    else:
+        with _telling(store.path):
+            _check_fence(batch, newest)
+    if batch.rows == 0:
+        return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
+    for topic in sorted({topic for part in batch.parts for topic in part.topics}):
+        store.ensure_topic(topic, queues)
+    chunks = (chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms))
+    uniq_key = UNIQ_KEYS.next()
+    properties = encode_properties({"KEYS": batch.sink_id, "TAGS": batch.sink_id, "UNIQ_KEY": uniq_key})
+
+    def envelope(begin_offset: int, end_offset: int) -> RecordFields:
+        from rocketflow_store.put.bulk_append import commit_record_fields
+
+        body = CommitEnvelope(
+            batch.sink_id,
+            batch.batch_id,
+            batch.run_id,
+            batch.run_seq,
+            batch.rows,
+            batch.digest,
+            begin_offset,
+            end_offset,
+            batch.query_id,
+        ).encode()
+        return commit_record_fields(store.config, body, properties, 0)
+
+    result = store.append_commit(envelope, chunks)
+    if batch.more_follow:
+        spare_parts.keep(store.paths.staging, [Path(part.path) for part in batch.parts if part.path is not None])
+    sweep(store.paths.staging, batch.sink_id, batch.batch_id)
+    return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
+
+
+def commit_nothing(
+    reads: CommitLogReads, sink_id: str, query_id: str | None, batch_id: int, replay_mismatch: str = "error"
+) -> None:
+    """A batch without any part: nothing to write, but a committed batch that comes again empty is refused all the same.
+
+    `query_id` is None where it is not known.
+    """
+    last = last_commit(reads, sink_id)
+    if last is not None:
+        batch = SinkBatch(sink_id, query_id or last.query_id, batch_id, last.run_id, last.run_seq, ())
+        _replayed(batch, last, replay_mismatch)
+
+
+@contextlib.contextmanager
+def _telling(store: Path) -> Iterator[None]:
+    """Tell of a batch that is refused."""
+    try:
+        yield
+    except SinkCommitError as error:
+        events.tell(events.SUPERSEDED, store, COMMIT_TOPIC, str(error))
+        raise
+
+
+def _check_fence(batch: SinkBatch, newest: int) -> None:
+    if batch.run_seq < newest:
+        raise SupersededRunError(
+            f"sink {batch.sink_id}: run {batch.run_seq} ({batch.run_id}) was superseded by run {newest}; "
+            "only the newest run of a query may commit"
+        )
+
+
+def _replayed(batch: SinkBatch, last: CommitEnvelope, replay_mismatch: str) -> CommitResult | None:
+    if last.query_id != batch.query_id:
+        raise CheckpointWentBackError(
+            f"sink {batch.sink_id} belongs to query {last.query_id}, whose last batch was {last.batch_id}; query "
+            f"{batch.query_id} (a new checkpoint?) must use another sinkId, or the old checkpoint"
+        )
+    if batch.batch_id > last.batch_id:
+        return None
+    if batch.batch_id < last.batch_id:
+        raise CheckpointWentBackError(
+            f"sink {batch.sink_id}: batch {batch.batch_id} came after batch {last.batch_id} was committed; "
+            "the checkpoint went back, restore the right one or choose a new sinkId"
+        )
+    same = (batch.rows, batch.digest) == (last.rows, last.digest)
+    if not same and not (replay_mismatch == "skip" and batch.rows == last.rows):
+        raise ReplayMismatchError(
+            f"sink {batch.sink_id}: batch {batch.batch_id} is committed with {last.rows} rows (digest {last.digest}) "
+            f"and came again with {batch.rows} rows (digest {batch.digest}); if the query is not deterministic, "
+            "set replayMismatch=skip (only for equal row counts)"
+        )
+    return CommitResult(CommitStatus.REPLAYED, last.rows, last.begin_offset, last.end_offset)
+
+
+# -- runs
+
+
+def _runs_directory(staging: Path, sink_id: str) -> Path:
+    return staging / quote(sink_id, safe="") / "runs"
+
+
+def registered_run(staging: Path, sink_id: str, run_id: str) -> int | None:
+    """Sequence number of a run, None where it is not registered."""
+    return _runs(_runs_directory(staging, sink_id)).get(quote(run_id, safe=""))
+
+
+def newest_run(staging: Path, sink_id: str) -> int:
+    """Sequence number of the newest registered run, 0 where none is."""
+    return max(_runs(_runs_directory(staging, sink_id)).values(), default=0)
+
+
+def _runs(directory: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(directory):
+            number, _, run_id = name.partition("-")
+            if number.isdigit() and run_id:
+                found[run_id] = int(number)
+    return found
+
+
+def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int:
+    """The sequence number of a run, registered now if it was not: greater than all before and than `at_least`.
+
+    Any number of tasks of one run may call this at once; they get the same number.
+    """
+    directory = _runs_directory(staging, sink_id)
+    os_files.make_directory(directory)
+    name = quote(run_id, safe="")
+    while True:
+        runs = _runs(directory)
+        if name in runs:
+            return runs[name]
+        number = max([at_least, *runs.values()]) + 1
+        claim = directory / f"claim-{number:012d}"
+        try:
+            fd = os_files.create_exclusively(claim)
+        except FileExistsError:
+            _give_way(claim, directory, number)
+            continue
+        os_files.close_file(fd)
+        os_files.touch(directory / f"{number:012d}-{name}")
+        return number
+
+
+def _give_way(claim: Path, directory: Path, number: int) -> None:
+    """Another task claimed this number: let it finish, and take over a claim whose task died."""
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        if number in _runs(directory).values():
+            return
+        time.sleep(0.005)
+    with contextlib.suppress(OSError):
+        os_files.touch(directory / f"{number:012d}-abandoned")
+        os_files.touch(claim)
+
+
+# -- leftovers
+
+
+def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
+    """Delete what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
+    home = staging / quote(sink_id, safe="")
+    for entry in _entries(home):
+        if entry.name.isdigit() and int(entry.name) <= batch_id:
+            os_files.remove_tree(entry)
+    now_s = SystemClock().now_ms() / 1000
+    for sink in _entries(staging):
+        for entry in _entries(sink):
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
+                    os_files.remove_tree(entry)
+    spare_parts.drop_stale(staging, now_s - _STALE_AFTER_S)
+
+
+def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:
+    """Drop the parts of a batch that will not be committed by this attempt; never touches the log.
+
+    A commit that became durable has its rows in the log: it does not need them either.
+    """
+    for part in parts:
+        part.discard()
+    with contextlib.suppress(OSError):
+        os_files.remove_directory(batch_directory(staging, sink_id, batch_id))
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,227 @@
+"""What one task of a sink batch leaves for the commit: encoded records without a place, as an Arrow IPC stream.
+
+A part of less than `INLINE_BYTES` travels in the commit message itself; a larger one is a file under
+`rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name; it may be a file of an earlier
+batch, written over, and then be longer than the part (`spare_parts`). Its CRC-32 and row digest travel
+in the message and are checked by the commit: a part that is not what was written fails the batch, it never reaches the
+log.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+from isal.isal_zlib import crc32
+
+from rocketflow_store.columnar.encode import EncodedChunk
+from rocketflow_store.columnar.gather import int_array
+from rocketflow_store.columnar.index_entries import IndexEntries
+from rocketflow_store.errors import CorruptRecordError, StoreAccessError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.sink import spare_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+INLINE_BYTES: Final = 1 << 20
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("record", pa.binary()),
+        ("topic", pa.int32()),
+        ("queueId", pa.int32()),
+        ("tagsCode", pa.int64()),
+        ("delayLevel", pa.int32()),
+        ("indexHashes", pa.list_(pa.int32())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part by reference (`path`) or by value (`inline`); `digest` is the sum of row hashes modulo 2 ** 64."""
+
+    rows: int
+    size: int
+    crc: int
+    digest: int
+    topics: tuple[str, ...]
+    path: str | None = None
+    inline: bytes | None = None
+    property_crc: bool = False
+
+    def discard(self) -> None:
+        """Delete the file, if there is one and it is still there."""
+        if self.path is not None:
+            os_files.remove_file(Path(self.path))
+
+
+def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
+    """Where the parts of one batch are staged."""
+    return staging / quote(sink_id, safe="") / f"{batch_id:012d}"
+
+
+class _Spill(io.RawIOBase):
+    """Collects bytes in memory, and goes on in a file once there are too many."""
+
+    def __init__(self, directory: Path, name: str, limit: int) -> None:
+        super().__init__()
+        self._directory, self._name, self._limit = directory, name, limit
+        self._memory: list[bytes] = []
+        self._fd = -1
+        self.size, self.crc = 0, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.crc = int(crc32(view, self.crc))
+        self.size += len(view)
+        if self._fd < 0 and self.size <= self._limit:
+            self._memory.append(bytes(view))
+            return len(view)
+        if self._fd < 0:
+            self._open()
+        self._write_out(view)
+        return len(view)
+
+    def _open(self) -> None:
+        try:
+            os_files.make_directory(self._directory)
+            if spare_parts.take(self._directory.parent.parent, self._temporary):
+                self._fd = os_files.open_file(self._temporary, write=True)
+            else:
+                self._fd = os_files.create_exclusively(self._temporary)
+        except OSError as error:
+            raise access_error(self._directory, error) from error
+        for data in self._memory:
+            self._write_out(memoryview(data))
+        self._memory = []
+
+    def _write_out(self, view: memoryview[Any]) -> None:
+        os_files.append_bytes(self._fd, self._temporary, view)
+
+    @property
+    def _temporary(self) -> Path:
+        return self._directory / f".{self._name}.tmp"
+
+    def finish(self) -> tuple[str | None, bytes | None]:
+        """(path, None) of the finished file, or (None, bytes)."""
+        if self._fd < 0:
+            return None, b"".join(self._memory)
+        os_files.close_file(self._fd)
+        self._fd = -1
+        path = self._directory / self._name
+        os_files.rename(self._temporary, path)
+        return str(path), None
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        if self._fd >= 0:
+            os_files.close_file(self._fd)
+            self._fd = -1
+            os_files.remove_file(self._temporary)
+
+
+def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:
+    """Write a task's chunks as one part; `name` should tell partition and attempt (it is made unique here)."""
+    spill = _Spill(directory, f"{name}-{uuid.uuid4().hex[:12]}", inline_bytes)
+    rows, digest, property_crc = 0, 0, False
+    topics: dict[str, int] = {}
+    try:
+        with pa.ipc.new_stream(pa.PythonFile(spill, "w"), _SCHEMA) as stream:
+            for chunk in chunks:
+                assert chunk.row_hashes is not None
+                rows += len(chunk.sizes)
+                property_crc = chunk.property_crc
+                digest = (digest + int(chunk.row_hashes.sum(dtype=np.uint64))) & 0xFFFFFFFFFFFFFFFF
+                codes = np.array([topics.setdefault(topic, len(topics)) for topic in chunk.topics], np.int32)
+                stream.write_batch(_to_batch(chunk, codes[chunk.topic_codes]))
+    except BaseException:
+        spill.drop()
+        raise
+    size, crc = spill.size, spill.crc
+    path, inline = spill.finish()
+    return StagedPart(rows, size, crc, digest, tuple(topics), path, inline, property_crc)
+
+
+def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
+    count = len(chunk.sizes)
+    offsets = np.append(chunk.starts, chunk.starts[-1] + chunk.sizes[-1]).astype(np.int32)
+    levels = np.zeros(count, np.int32) if chunk.delay_levels is None else chunk.delay_levels
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), chunk.data]),
+            int_array(topic_codes, pa.int32()),
+            int_array(chunk.queue_ids, pa.int32()),
+            int_array(chunk.tags_codes, pa.int64()),
+            int_array(levels, pa.int32()),
+            chunk.entries.as_lists(count),
+        ],
+        schema=_SCHEMA,
+    )
+
+
+def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
+    """The part's chunks, once its CRC was found right; CorruptRecordError where it is not what was staged."""
+    if part.inline is not None:
+        source = pa.py_buffer(part.inline)
+    else:
+        assert part.path is not None
+        try:
+            source = pa.memory_map(part.path).read_buffer()
+        except OSError as error:
+            raise StoreAccessError(
+                part.path, f"staged part cannot be read ({error}); the commit must see the tasks' directory"
+            ) from error
+    source = source.slice(0, part.size)  # a file that was used before may be longer
+    if source.size != part.size or int(crc32(source)) != part.crc:
+        raise CorruptRecordError(part.path or "inline part", 0, "the staged part is not what the task wrote")
+    topics = list(part.topics)
+    for batch in _batches(source, part):
+        records = batch.column(0)
+        count = len(records)
+        ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
+        levels = np.asarray(batch.column(4))
+        yield EncodedChunk(
+            data=records.buffers()[2],
+            starts=ends[:-1],
+            sizes=np.diff(ends),
+            topics=topics,
+            topic_codes=np.asarray(batch.column(1)),
+            queue_ids=np.asarray(batch.column(2)),
+            tags_codes=np.asarray(batch.column(3)),
+            entries=IndexEntries.of_lists(batch.column(5)),
+            delay_levels=levels if (levels > 0).any() else None,
+            delay_levels_ms=delay_levels_ms,
+            property_crc=part.property_crc,
+        )
+
+
+def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream, checked: a task of another version, or one with a bug, has a right CRC as well."""
+    name = part.path or "inline part"
+    try:
+        stream = pa.ipc.open_stream(source)
+        if stream.schema != _SCHEMA:
+            raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
+        for batch in stream:
+            batch.validate(full=True)
+            if any(column.null_count for column in batch.columns):
+                raise CorruptRecordError(name, 0, "the staged part has nulls")
+            codes = np.asarray(batch.column(1))
+            if ((codes < 0) | (codes >= len(part.topics))).any():
+                raise CorruptRecordError(name, 0, "the staged part names a topic that it does not have")
+            if len(batch):
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptRecordError(name, 0, f"the staged part is no Arrow stream: {error}") from error
