@@ -14,7 +14,7 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
     """What was (or would be) found, cut and dispatched."""
     from rocketflow_store import MessageStore
     from rocketflow_store.config import check_directory
-    from rocketflow_store.recovery.recovery_preview import preview_recovery
+    from rocketflow_store.fsck.recovery_preview import preview_recovery
 
     check_directory(Path(path), must_exist=True)
     if dry_run:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, StoreError, UnknownColumnError
-from rocketflow_store.put.message_encoder import check_send_topic
+from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.sink.sink_commit import check_sink_id
 from rocketflow_store.status import FlushDiskType
 

@@ -17,7 +17,7 @@ from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.layout.file_sizes import detect_sizes
 from rocketflow_store.layout.store_layout import StoreLayout, find_layout, has_owner_file, parse_layout, side_directory
-from rocketflow_store.log.log_directories import LogDirectories
+from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store import events
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.errors import MessageRejectedError, StoreClosedError, StoreError
 from rocketflow_store.files import os_files
@@ -25,14 +26,13 @@ from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
 from rocketflow_store.put.put_path import PutPath
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
-from rocketflow_store.recovery.store_opening import open_parts
 from rocketflow_store.services.clean_service import CleanResult, CleanService
 from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
-from rocketflow_store.sink.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.statistics import StoreStatistics
 from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.store_opening import open_parts
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:

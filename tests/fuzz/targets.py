@@ -26,11 +26,13 @@ import pyarrow as pa
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.broker_conf import load_broker_conf
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.columns import SOURCE_COLUMNS
+from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import StoreError
@@ -45,12 +47,10 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import StoreMeta
-from rocketflow_store.put.dispatch import rows_of_records
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.recovery.stop_record import StopRecord
-from rocketflow_store.sink.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.sql92 import compile_filter

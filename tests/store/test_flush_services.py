@@ -13,7 +13,7 @@ from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.services.flush import ThoroughSchedule, flush_due
+from rocketflow_store.log.flush import ThoroughSchedule, flush_due
 
 START = 1_700_000_000_000
 LOG_SIZE = 1 << 16

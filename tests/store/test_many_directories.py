@@ -25,12 +25,12 @@ from rocketflow_store.errors import (
     StoreVersionError,
 )
 from rocketflow_store.files import disk, os_files
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_layout import StoreLayout, recorded_layout, side_directory
-from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
-from rocketflow_store.log.log_directories import LogDirectories
+from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.mapped_files.log_directories import LogDirectories
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.services.clean_service import preview_clean
 
 SIZE = 8192

@@ -13,8 +13,8 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import MissingStorePathError, StoreVersionError
+from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.recovery.recovery_preview import preview_recovery
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
 
 COUNT = 120

@@ -23,8 +23,8 @@ from rocketflow_store.errors import (
     StoreFullError,
     StoreLockedError,
 )
-from rocketflow_store.files.mapped_file import MappedFile
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.services.retention import (
     CleanReason,
     DiskPressure,

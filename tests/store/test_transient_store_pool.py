@@ -20,7 +20,7 @@ from rocketflow_store.files import memory_lock, os_files
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.log.transient_store_pool import TransientStorePool, WriteBuffer
+from rocketflow_store.mapped_files.transient_store_pool import TransientStorePool, WriteBuffer
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import stage
 from rocketflow_store.statistics import runtime_info

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
 from rocketflow_store.columnar.crc import crc32_column
+from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
@@ -40,8 +41,7 @@ from rocketflow_store.message import (
     TRANSIENT_PROPERTY_PREFIX,
     Message,
 )
-from rocketflow_store.put.dispatch import DispatchRows
-from rocketflow_store.put.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
+from rocketflow_store.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
 from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:

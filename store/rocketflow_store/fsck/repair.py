@@ -16,30 +16,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rocketflow_store.columnar.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.files.mapped_file import MappedFile
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.record import encode_blank
 from rocketflow_store.fsck.findings import VerifyResult
-from rocketflow_store.fsck.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import FORMAT_VERSION
 from rocketflow_store.log.log_walk import sound_records
-from rocketflow_store.put.dispatch import Dispatcher, DispatchRows, rows_of_records
+from rocketflow_store.mapped_files.mapped_file import MappedFile
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.recovery.positions import clamp_to
+from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import StopRecord
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.errors import StoreError
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, Finding, FindingList, VerifyResult
 from rocketflow_store.fsck.verify_index import IndexCheck
@@ -32,6 +31,7 @@ from rocketflow_store.fsck.verify_side import (
 )
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.resync import is_whole
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.queues.consume_queue import ConsumeQueue
 
     Ints = npt.NDArray[np.int64]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
@@ -16,7 +17,6 @@ from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_index import Compared
 from rocketflow_store.log.resync import is_end_blank, next_sound
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
-from rocketflow_store.put.dispatch import rows_of_records
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import stray_offsets
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.fsck.verify_index import IndexCheck
-    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]

@@ -11,10 +11,10 @@ from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
-from rocketflow_store.files.mapped_file import file_name
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import StoreLayout
+from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.message import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.log.commit_log import CommitLog, Run
-    from rocketflow_store.put.dispatch import DispatchRows
     from rocketflow_store.put.topic_table import TopicTable
     from rocketflow_store.queues.queue_offsets import QueueOffsets
 

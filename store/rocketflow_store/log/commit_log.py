@@ -17,16 +17,16 @@ import numpy as np
 
 from rocketflow_store.errors import StoreError, StoreFencedError, StorePoolDeficientError
 from rocketflow_store.format.record import BLANK_SIZE, encode_blank
-from rocketflow_store.services.flush import flush_due
+from rocketflow_store.log.flush import flush_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.files.mapped_file import MappedFile
-    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.log.transient_store_pool import BufferedFiles
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.files.mapped_file import FileHold, MappedFile
-    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.mapped_files.mapped_file import FileHold, MappedFile
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.message import MessageExt
 
     Units = npt.NDArray[np.void]

@@ -10,7 +10,7 @@ from rocketflow_store.columnar.scan import scan_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 
 def sound_records(

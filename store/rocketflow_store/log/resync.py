@@ -27,7 +27,7 @@ from rocketflow_store.format.record import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 _WINDOW: Final = 1 << 20
 _OFFSET: Final = struct.Struct(">q")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.put.put_path import PutPath, PutRequest
-    from rocketflow_store.recovery.store_opening import StoreParts
     from rocketflow_store.statistics import StoreStatistics
+    from rocketflow_store.store_opening import StoreParts
 
 _MOST_BYTES: Final = 64 << 20
 """Bodies of requests that may wait; one larger than that waits alone."""

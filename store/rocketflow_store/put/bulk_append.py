@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.errors import FlushDiskTimeoutError, StoreFencedError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import decode_properties
@@ -12,20 +13,19 @@ from rocketflow_store.format.record import RecordFields, encode_record, record_s
 from rocketflow_store.log.aligned_write import AlignedChunkWriter
 from rocketflow_store.log.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.results import AppendBatchResult
-from rocketflow_store.sink.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
+    from rocketflow_store.columnar.dispatch_rows import DispatchRow
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.config import StoreConfig
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch, Dispatched
-    from rocketflow_store.put.dispatch import DispatchRow
     from rocketflow_store.put.put_path import PutPath
-    from rocketflow_store.recovery.store_opening import StoreParts
     from rocketflow_store.statistics import StoreStatistics
+    from rocketflow_store.store_opening import StoreParts
 
 _UNITS_AT_ONCE: Final = 128
 """A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""

@@ -8,14 +8,14 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rocketflow_store import events
+from rocketflow_store.columnar.dispatch_rows import DispatchRow, DispatchRows, gather_rows
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.layout.confirm import ConfirmFile
-from rocketflow_store.put.dispatch import DispatchRow, DispatchRows, gather_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.recovery.store_opening import StoreParts
+    from rocketflow_store.store_opening import StoreParts
 
 Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
 """What was appended with one write, or one chunk of it."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from rocketflow_store import events
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
 from rocketflow_store.columnar.batch_records import encode_batches
+from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.errors import (
     FileAllocationTimeoutError,
@@ -41,9 +43,7 @@ from rocketflow_store.message import (
     Message,
     MessageBatch,
 )
-from rocketflow_store.put.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
-from rocketflow_store.put.dispatch import DispatchRow, deliver_time
-from rocketflow_store.put.message_encoder import MessageEncoder
+from rocketflow_store.message_encoder import MessageEncoder
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.batch_records import CheckedBatch
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.recovery.store_opening import StoreParts
     from rocketflow_store.statistics import StoreStatistics
+    from rocketflow_store.store_opening import StoreParts
 
 
 PutRequest: TypeAlias = Message | MessageBatch | RecordFields

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreConfigError
-from rocketflow_store.put.message_encoder import check_topic
+from rocketflow_store.message_encoder import check_topic
 from rocketflow_store.topic_names import is_system_topic
 
 if TYPE_CHECKING:

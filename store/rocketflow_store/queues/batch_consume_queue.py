@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:

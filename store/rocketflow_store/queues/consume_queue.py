@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.consume_queue_unit import (
     LOST_TAGS_CODE,
     PRE_BLANK_SIZE,
@@ -18,6 +17,7 @@ from rocketflow_store.format.consume_queue_unit import (
     UNIT_DTYPE,
     UNIT_SIZE,
 )
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.put.dispatch import DispatchRows
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.queues.consume_queue import ConsumeQueue
 
     Units = npt.NDArray[np.void]

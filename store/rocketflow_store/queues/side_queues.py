@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
-from rocketflow_store.put.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.put.dispatch import DispatchRow, DispatchRows
+    from rocketflow_store.columnar.dispatch_rows import DispatchRow, DispatchRows
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
 

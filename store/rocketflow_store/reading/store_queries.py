@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.files.mapped_file import MappedFile
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.get_message_result import GetMessageResult

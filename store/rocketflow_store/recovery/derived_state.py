@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
-from rocketflow_store.fsck.quarantine import HEALED, SET_ASIDE, Quarantine
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.message import INNER_BATCH_FLAG
-from rocketflow_store.put.dispatch import rows_of_records
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.recovery.healing import begin_healing, unfinished_healing
+from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import (
     NO_CRC,
     StopRecord,
@@ -47,10 +47,10 @@ from rocketflow_store.recovery.stop_record import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.put.dispatch import DispatchRows
     from rocketflow_store.recovery.stop_record import IndexState, QueueFile
 
 Queue = tuple[str, int]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
-from rocketflow_store.fsck.quarantine import CUT, Quarantine
+from rocketflow_store.recovery.quarantine import CUT, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreError
-from rocketflow_store.fsck.quarantine import CLAMPED, Quarantine
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
+from rocketflow_store.recovery.quarantine import CLAMPED, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,28 +23,29 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
 from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreVersionError
-from rocketflow_store.files.mapped_file import file_name
-from rocketflow_store.fsck.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
+from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.message import INNER_BATCH_FLAG
-from rocketflow_store.put.dispatch import rows_of_records
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays, lost_slots
+from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
-from rocketflow_store.sink.commit_envelope import COMMIT_TOPIC, envelope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.config import StorePaths
-    from rocketflow_store.files.mapped_file import MappedFile
-    from rocketflow_store.files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.put.dispatch import Dispatcher, DispatchRows
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.put.dispatch import Dispatcher
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.recovery.derived_state import LostState

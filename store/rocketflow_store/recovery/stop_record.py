@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StorePaths
-    from rocketflow_store.files.mapped_file import MappedFile
     from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
-from rocketflow_store.services.flush import PAGE_BYTES, ThoroughSchedule, flush_due
+from rocketflow_store.log.flush import PAGE_BYTES, ThoroughSchedule, flush_due
 from rocketflow_store.services.service_thread import ServiceThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.recovery.store_opening import StoreParts
     from rocketflow_store.statistics import StoreStatistics
+    from rocketflow_store.store_opening import StoreParts
 
 _FRONTIER_INTERVAL_MS: Final = 10_000
 _FRONTIER_BYTES: Final = 512 << 20

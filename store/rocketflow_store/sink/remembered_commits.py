@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import text_field
-from rocketflow_store.errors import StoreVersionError
-from rocketflow_store.files import os_files
-from rocketflow_store.sink.commit_envelope import (
+from rocketflow_store.commit_envelope import (
     COMMIT_QUEUE_ID,
     COMMIT_TOPIC,
     CommitEnvelope,
     decode_envelope,
     envelope_of,
 )
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import text_field
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths

@@ -20,13 +20,13 @@ import numpy as np
 
 from rocketflow_store import events
 from rocketflow_store.clock import SystemClock
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.sink import spare_parts
-from rocketflow_store.sink.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, StoreVersionError
 from rocketflow_store.files import os_files
-from rocketflow_store.files.mapped_file import MappedFile, file_name
-from rocketflow_store.log.log_directories import LogDirectories
+from rocketflow_store.mapped_files.log_directories import LogDirectories
+from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
+    from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
 
 
 class MappedFileQueue:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import FileAllocationTimeoutError, StoreError
 from rocketflow_store.files import os_files
-from rocketflow_store.files.locked_files import LockedFiles
-from rocketflow_store.files.mapped_file import file_name
+from rocketflow_store.mapped_files.locked_files import LockedFiles
+from rocketflow_store.mapped_files.mapped_file import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from rocketflow_store.log.log_directories import LogDirectories
+    from rocketflow_store.mapped_files.log_directories import LogDirectories
 
 _WAIT_S: Final = 5.0
 """As RocketMQ's AllocateMappedFileService: how long an append waits for a file that is being made."""

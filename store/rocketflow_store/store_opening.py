@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store import events
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
-from rocketflow_store.files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_meta import StoreMeta
-from rocketflow_store.log.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.log.commit_log import CommitLog
+from rocketflow_store.log.flush import PAGE_BYTES, GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.log.transient_store_pool import BufferedFiles, TransientStorePool
+from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles, TransientStorePool
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.put.topic_table import TopicTable
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -30,12 +31,11 @@ from rocketflow_store.recovery.healing import end_healing
 from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
-from rocketflow_store.services.flush import PAGE_BYTES, GroupFlush
 from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
-    from rocketflow_store.log.log_directories import LogDirectories
+    from rocketflow_store.mapped_files.log_directories import LogDirectories
 
 _SYNCS_AT_ONCE: Final = 4
 

@@ -1,0 +1,221 @@
+"""What ConsumeQueue units and index entries are made of: a function of the records alone, many at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.assigned_properties import lmq_units
+from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.java_compat import wrap_int64
+from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
+    PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    SCHEDULE_TOPIC,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
+from rocketflow_store.topic_names import is_directory_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.columnar.properties import PropertySegments
+
+    Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class DispatchRows:
+    """What dispatch needs of records that follow each other in the log; one element a record.
+
+    `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back, of a topic that
+    may not be the name of a directory).
+    """
+
+    phy_offsets: Ints
+    sizes: Ints
+    tags_codes: Ints
+    store_timestamps: Ints
+    queue_offsets: Ints
+    queues: Sequence[tuple[str, int]]
+    queue_of: npt.NDArray[np.int32]
+    entries: IndexEntries
+    batch_nums: Ints | None = None
+    lmq: Sequence[tuple[int, str, int]] = ()
+    """(row, name, queue offset) of light queues that get a unit too."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRow:
+    """What dispatch needs of one record; `queue_id` is -1 where it gets no unit."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    uniq_key: str
+    keys: str
+    indexed: bool = True
+    batch_num: int = 1
+    """Messages in the record: more than 1 in an inner batch."""
+    lmq: tuple[tuple[str, int], ...] = ()
+    """(name, queue offset) of light queues that get a unit too."""
+
+
+def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
+    """Single rows as columns."""
+    queues = sorted({(row.topic, row.queue_id) for row in rows})
+    topics = sorted({row.topic for row in rows})
+    queue_codes = {queue: -1 if queue[1] < 0 else code for code, queue in enumerate(queues)}
+    topic_codes = {topic: code for code, topic in enumerate(topics)}
+
+    def column(name: str) -> Ints:
+        return np.array([getattr(row, name) for row in rows], np.int64)
+
+    entries = index_entries(
+        topics,
+        np.array([topic_codes[row.topic] for row in rows], np.int32),
+        _strings([row.uniq_key for row in rows]),
+        _strings([row.keys for row in rows]),
+    )
+    return DispatchRows(
+        phy_offsets=column("phy_offset"),
+        sizes=column("size"),
+        tags_codes=column("tags_code"),
+        store_timestamps=column("store_timestamp"),
+        queue_offsets=column("queue_offset"),
+        queues=queues,
+        queue_of=np.array([queue_codes[row.topic, row.queue_id] for row in rows], np.int32),
+        entries=entries.where(np.array([row.indexed for row in rows], bool)),
+        batch_nums=column("batch_num"),
+        lmq=[(number, *one) for number, row in enumerate(rows) for one in row.lmq],
+    )
+
+
+def _strings(values: Sequence[str]) -> pa.Array:
+    raw = [value.encode("utf-8", "replace") for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int32)
+    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
+
+
+def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:
+    """What dispatch needs, read from records in the log (checked before)."""
+    segments = records.property_segments()
+    topics, topic_of = _codes(records.topics())
+    queue_ids = records.field(">i4", 12).astype(np.int64)
+    kinds = records.sys_flag & TRANSACTION_MASK
+    queues, queue_of = _queues(topics, topic_of, queue_ids)
+    queue_of[(kinds != 0) & (kinds != TRANSACTION_COMMIT)] = -1
+    queue_of[~_may_have_a_queue(topics)[topic_of] | (queue_ids < 0)] = -1
+    store_timestamps = records.after_born_host(">i8", 56).astype(np.int64)
+    tags_codes = tags_codes_of(segments.column(PROPERTY_TAGS))
+    if SCHEDULE_TOPIC in topics:
+        scheduled = np.flatnonzero(topic_of == topics.index(SCHEDULE_TOPIC))
+        delays = segments.column(PROPERTY_DELAY).to_pylist()
+        for row in scheduled.tolist():
+            tags_codes[row] = deliver_time(
+                delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row])
+            )
+    entries = index_entries(topics, topic_of, segments.column(PROPERTY_UNIQ_KEY), segments.column(PROPERTY_KEYS))
+    return DispatchRows(
+        phy_offsets=records.positions + file_from_offset,
+        sizes=records.sizes,
+        tags_codes=tags_codes,
+        store_timestamps=store_timestamps,
+        queue_offsets=records.field(">i8", 20).astype(np.int64),
+        queues=queues,
+        queue_of=queue_of,
+        entries=entries.where(kinds != TRANSACTION_ROLLBACK),
+        batch_nums=_batch_nums(records, segments),
+        lmq=_light_queues(segments),
+    )
+
+
+def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | None:
+    """Messages in each record; None where no record is an inner batch."""
+    inner = np.flatnonzero(records.sys_flag & INNER_BATCH_FLAG)
+    if len(inner) == 0:
+        return None
+    numbers = segments.column(PROPERTY_INNER_NUM)
+    batch_nums = np.ones(records.count, np.int64)
+    for row in inner.tolist():
+        text = numbers[row].as_py() or ""
+        if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 15:
+            batch_nums[row] = int(text)
+    return batch_nums
+
+
+def _light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
+    lengths = segments.name_ends - segments.name_starts
+    if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
+        return []
+    offsets = segments.column(PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+    names = segments.column(PROPERTY_INNER_MULTI_DISPATCH)
+    rows = np.flatnonzero(np.asarray(offsets.is_valid()) & np.asarray(names.is_valid())).tolist()
+    return [
+        (row, name, offset)
+        for row in rows
+        for name, offset in lmq_units(
+            {
+                PROPERTY_INNER_MULTI_DISPATCH: names[row].as_py(),
+                PROPERTY_INNER_MULTI_QUEUE_OFFSET: offsets[row].as_py(),
+            }
+        )
+    ]
+
+
+def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:
+    """Tags code of a unit on the schedule topic: when the message is due (ms), or the tag's hash without a level."""
+    try:
+        level = int(delay or 0)
+    except ValueError:
+        return tags_code
+    if level <= 0:
+        return tags_code
+    return wrap_int64(store_timestamp + delay_levels_ms[min(level, len(delay_levels_ms)) - 1])
+
+
+def tags_codes_of(tags: pa.Array) -> Ints:
+    """Java hashes of a tag column, 0 for null."""
+    hashes, _ = string_hashes(tags)
+    return hashes.view(np.int32).astype(np.int64)
+
+
+def _may_have_a_queue(topics: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which names may become a directory: a record's topic is what a client wrote, or what damage made of it."""
+    return np.fromiter((is_directory_name(topic) for topic in topics), bool, len(topics))
+
+
+def _codes(values: pa.Array) -> tuple[list[str], npt.NDArray[np.int32]]:
+    encoded = pc.dictionary_encode(values)
+    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(values), encoded.indices.offset * 4)
+    return encoded.dictionary.to_pylist(), codes
+
+
+def _queues(
+    topics: Sequence[str], topic_of: npt.NDArray[np.int32], queue_ids: Ints
+) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:
+    tagged = (topic_of.astype(np.int64) << 32) | queue_ids
+    different, queue_of = np.unique(tagged, return_inverse=True)
+    queues = [(topics[one >> 32], one & 0xFFFFFFFF) for one in different.tolist()]
+    return queues, queue_of.astype(np.int32)
