@@ -22,6 +22,7 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.errors import MessageRejectedError, StoreError
+from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.sink.sink_commit import (
     SinkBatch,
     abort_batch,
@@ -146,7 +147,8 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
         known = topics.get(topic)
         return known.write_queue_nums if known is not None else options.queues
 
-    encoder = BatchEncoder(StoreConfig(), queue_count, default_topic=options.topic, row_hashes=True)
+    config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
+    encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
     part = stage(
         _encoded(encoder, rows, partition), batch_directory(paths.staging, batch.sink_id, batch.batch_id), name

@@ -12,9 +12,11 @@ import pytest
 
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.log import chunk_append
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
@@ -192,3 +194,15 @@ def test_direct_io_that_the_file_system_refuses_is_done_the_usual_way(
     assert refused != "cut" or sizes
     assert keys(path) == Counter(f"m{n * 1000 + one}" for n in range(3) for one in range(500))
     assert verify_store(path).exit_code == 0
+
+
+def test_whether_rows_get_a_crc_is_the_stores_choice(tmp_path: Path) -> None:
+    """A store that is made here gives one, unless it was made otherwise; another writer's does not."""
+    assert gives_record_crc(StorePaths(tmp_path / "new"))
+    MessageStore.open(tmp_path / "ours").close()
+    assert gives_record_crc(StorePaths(tmp_path / "ours"))
+    MessageStore.open(tmp_path / "off", StoreConfig(enabled_append_prop_crc=False)).close()
+    assert not gives_record_crc(StorePaths(tmp_path / "off"))
+    (tmp_path / "theirs" / "commitlog").mkdir(parents=True)
+    (tmp_path / "theirs" / "commitlog" / "00000000000000000000").write_bytes(bytes(4096))
+    assert not gives_record_crc(StorePaths(tmp_path / "theirs"))

@@ -97,6 +97,11 @@ class StoreMeta:
                 raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")
 
 
+def gives_record_crc(paths: StorePaths) -> bool:
+    """Whether a writer that is not told otherwise gives the records of this store, or of one made here, a CRC."""
+    return StoreMeta._load(paths).append_prop_crc if paths.meta.exists() else not _has_log(paths)
+
+
 def _has_log(paths: StorePaths) -> bool:
     """Whether somebody wrote here before."""
     return any(

@@ -322,7 +322,7 @@ def test_an_accepted_loss_is_counted_and_the_query_goes_on(
     query.log = before.log
     query.drain()
     assert query.numbers() == expected
-    assert "data loss accepted" in caplog.text
+    assert "RF-DATA-LOSS" in caplog.text
     append(tmp_path / "s", numbered("orders", range(9000, 9010), queues=1))
     query.drain()
     assert query.numbers() == [*expected, *range(9000, 9010)]
