@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.queues.unit_files import UnitFiles
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     Units = npt.NDArray[np.void]
 
-_PROBE_UNITS: Final = 4096
 _SCAN_LIMIT_BYTES: Final = 16_000
-_NO_UNITS: Final = np.zeros(0, BATCH_UNIT_DTYPE)
 
 
 def written_batches(units: Units) -> npt.NDArray[np.bool_]:
@@ -51,22 +49,18 @@ def own_file_size(directory: Path, multiple_of: int = 1) -> int:
     return max((size for size in sizes if size % multiple_of == 0), key=sizes.count, default=0)
 
 
-class BatchConsumeQueue:
-    """The units of (`topic`, `queue_id`), numbered by their place: unit n stands at n * 46 of the files' bytes."""
+class BatchConsumeQueue(UnitFiles):
+    """The units of (`topic`, `queue_id`), numbered by their place."""
+
+    UNIT_DTYPE = BATCH_UNIT_DTYPE
+    UNIT_SIZE = BATCH_UNIT_SIZE
+    written = staticmethod(written_batches)
 
     def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int, *, write: bool) -> None:
+        super().__init__(directory, own_file_size(directory, BATCH_UNIT_SIZE) or file_size, write=write)
         self.topic, self.queue_id = topic, queue_id
         self._directory, self._write = directory, write
-        self._queue = MappedFileQueue(directory, own_file_size(directory, BATCH_UNIT_SIZE) or file_size, write=write)
         self._end = -1
-        self._unsynced_from = -1
-        self._created = False
-
-    @property
-    def first_unit(self) -> int:
-        """Number of the first unit of the first file."""
-        first = self._queue.first
-        return first.file_from_offset // BATCH_UNIT_SIZE if first else 0
 
     @property
     def end_unit(self) -> int:
@@ -75,35 +69,8 @@ class BatchConsumeQueue:
             self._queue.refresh()
             files = self._queue.files[-3:]
             start = files[0].file_from_offset // BATCH_UNIT_SIZE if files else 0
-            self._end = self._probe_end(max(start, self._end if self._end > start else start))
+            self._end = self.probe_end(max(start, self._end))
         return self._end
-
-    def _probe_end(self, start: int) -> int:
-        while True:
-            found = self.units(start, start + _PROBE_UNITS)
-            bad = np.flatnonzero(~written_batches(found))
-            if len(bad):
-                return start + int(bad[0])
-            start += len(found)
-            if len(found) < _PROBE_UNITS:
-                return start
-
-    def units(self, start: int, end: int) -> Units:
-        """Units [start, end), as far as there are files for them from `start` on."""
-        parts: list[bytes] = []
-        position, stop = start * BATCH_UNIT_SIZE, end * BATCH_UNIT_SIZE
-        while position < stop:
-            mapped = self._queue.find(position)
-            if mapped is None:
-                break
-            size = min(stop, mapped.end_offset) - position
-            data = mapped.read(position - mapped.file_from_offset, size)
-            parts.append(data)
-            if len(data) < size:
-                break
-            position += size
-        raw = b"".join(parts)
-        return np.frombuffer(raw, BATCH_UNIT_DTYPE, len(raw) // BATCH_UNIT_SIZE) if raw else _NO_UNITS
 
     def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:
         """(min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`."""
@@ -156,31 +123,14 @@ class BatchConsumeQueue:
         end = self.end_unit
         if end > self.first_unit:
             units = units[units["phy_offset"] > int(self.units(end - 1, end)["phy_offset"][0])]
-        data = memoryview(np.ascontiguousarray(units).view(np.uint8).data)
-        position, at = end * BATCH_UNIT_SIZE, 0
-        while at < len(data):
-            mapped = self._queue.find(position)
-            if mapped is None:
-                self._created = True
-                mapped = self._queue.create(position - position % self._queue.file_size)
-            size = min(len(data) - at, mapped.end_offset - position)
-            mapped.write(position - mapped.file_from_offset, data[at : at + size])
-            position += size
-            at += size
-        if at:
-            self._unsynced_from = end if self._unsynced_from < 0 else min(self._unsynced_from, end)
-            self._end = position // BATCH_UNIT_SIZE
+        if len(units):
+            self.put_bytes(end, memoryview(np.ascontiguousarray(units).view(np.uint8).data))
+            self._end = end + len(units)
 
-    def truncate(self, phy_offset: int) -> None:
+    def cut(self, phy_offset: int) -> None:
         """Forget the units of records at or behind `phy_offset`, and zero their room and what is behind it."""
-        end = self._first_from("phy_offset", phy_offset, self.end_unit)
-        position = end * BATCH_UNIT_SIZE
-        last = self._queue.find(position)
-        inside = last is not None and last.file_from_offset < position
-        self._queue.drop_from(position if not inside or last is None else last.file_from_offset + 1)
-        if inside and last is not None:
-            last.zero_from(position - last.file_from_offset)
-        self._end = end
+        self._end = self._first_from("phy_offset", phy_offset, self.end_unit)
+        self.truncate(self._end)
 
     def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
         """Delete the oldest files, all of whose records lie below `min_phy_offset`; never the newest file."""
@@ -191,29 +141,16 @@ class BatchConsumeQueue:
             if not len(last) or int(last["phy_offset"][0]) >= min_phy_offset:
                 break
             count += 1
-        return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)] if count else []
+        return self.remove_first(count, now_ms, forcibly_after_ms) if count else []
 
-    def sync(self) -> None:
-        """Make what was put durable, and the names of its files."""
-        start, self._unsynced_from = self._unsynced_from, -1
-        if start < 0:
-            return
-        try:
-            for mapped in self._queue.files:
-                if mapped.end_offset > start * BATCH_UNIT_SIZE:
-                    mapped.sync()
-            if self._created:
-                os_files.sync_directory(self._directory)
-                os_files.sync_directory(self._directory.parent)
-                os_files.sync_directory(self._directory.parent.parent)
-                self._created = False
-        except BaseException:
-            self._unsynced_from = start if self._unsynced_from < 0 else min(start, self._unsynced_from)
-            raise
-
-    def close(self) -> None:
-        """Close the files."""
-        self._queue.close()
+    def sync(self, least_bytes: int = 0) -> bool:
+        """As every queue, and the names of its files."""
+        synced = super().sync(least_bytes)
+        if synced and self.created:
+            for directory in (self._directory, self._directory.parent, self._directory.parent.parent):
+                os_files.sync_directory(directory)
+            self.created = False
+        return synced
 
 
 class BatchQueueTable:
@@ -277,7 +214,7 @@ class BatchQueueTable:
     def cut(self, phy_offset: int) -> None:
         """Forget the units of records at or behind `phy_offset`."""
         for queue in self.all():
-            queue.truncate(phy_offset)
+            queue.cut(phy_offset)
 
     def close(self) -> None:
         """Close all files."""
