@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,37 +138,40 @@ class MessageStore:
             if self._closed:
                 return
             self._closed = True
-        self._async.close()
-        self._flushing.stop()
-        self._clean_thread.stop()
-        self._allocator.stop()
-        clean = self._flush.fence is None
-        try:
-            if not clean:
-                with suppress(StoreError):  # nothing is certain behind a failed sync, but it may still be recovered
-                    self._commit_log.commit()
-            else:
-                self._flushing.flush_last(self._put.store_timestamp)
-                leave_stop_record(
-                    self.paths,
-                    self.config,
-                    self._queues,
-                    self.index,
-                    self._parts.files,
-                    self.max_phy_offset,
-                    began=self.recovery.truncated_to,
-                    record_crc=self._dispatch.confirm_file.gives_record_crc,
-                )
-        except StoreError:
+        with ExitStack() as at_last:
+            at_last.callback(self._lock.release)
+            at_last.callback(self._parts.close_files)
+            self._async.close()
+            self._flushing.stop()
+            self._clean_thread.stop()
+            self._allocator.stop()
             clean = False
-            raise
-        finally:
-            self._dispatch.confirm_file.close(remove=clean)
+            try:
+                clean = self._make_durable()
+            finally:
+                self._dispatch.confirm_file.close(remove=clean)
             if clean:
                 os_files.remove_file(self.paths.abort)
                 os_files.sync_directory(self.path)
-            self._parts.close_files()
-            self._lock.release()
+
+    def _make_durable(self) -> bool:
+        """Everything that was put, and the record of this stop; False where a failed sync left nothing certain."""
+        if self._flush.fence is not None:
+            with suppress(StoreError):  # it may still be recovered
+                self._commit_log.commit()
+            return False
+        self._flushing.flush_last(self._put.store_timestamp)
+        leave_stop_record(
+            self.paths,
+            self.config,
+            self._queues,
+            self.index,
+            self._parts.files,
+            self.max_phy_offset,
+            began=self.recovery.truncated_to,
+            record_crc=self._dispatch.confirm_file.gives_record_crc,
+        )
+        return True
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""

@@ -1,0 +1,35 @@
+"""An orderly stop in which a disk call fails: the directory is let go, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.errors import StoreError
+from tests.reliability.disk_layer import CHANGES, Failing
+
+SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_hash_slot_num": 500, "max_index_num": 2000}
+BODIES = [f"m{number}".encode() for number in range(30)]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, MemoryError("none left")], ids=["EIO", "MemoryError"])
+def test_a_stop_that_fails_lets_the_directory_go(tmp_path: Path, error: int | BaseException) -> None:
+    nth, hit = 0, True
+    while hit:
+        nth += 1
+        path = tmp_path / str(nth)
+        store = MessageStore.open(path, StoreConfig(**SMALL))  # type: ignore[arg-type]
+        store.put_messages([Message("t", body, queue_id=0, keys="k") for body in BODIES])
+        failing = Failing(CHANGES, nth, error)
+        with failing, contextlib.suppress(StoreError, MemoryError):
+            store.close()
+        hit = bool(failing.hits)
+        with MessageStore.open(path) as again:
+            found = again.get_message("t", 0, 0, max_count=100).messages
+            assert [one.body for one in found] == BODIES, f"call {nth}: {failing.hits}"
+            assert len(again.query_message("t", "k", max_count=100)) == len(BODIES)
+    assert nth > 10
