@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import StoreReplacedError
+from rocketflow_store.errors import OffsetOutOfRangeError, StoreReplacedError
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=10, max_index_num=50
@@ -89,6 +90,30 @@ def test_a_recovery_that_cut_the_end_is_seen(tmp_path: Path) -> None:
         assert bodies(reader) == words("old", kept) + words("new", 120)
         with StoreReader(path) as fresh:
             assert reader.snapshot() == fresh.snapshot()
+
+
+def test_retention_that_took_every_known_file_is_no_replacement(tmp_path: Path) -> None:
+    """A slow reader looks again when all files that it knew are gone, and newer ones are there."""
+    path = tmp_path / "s"
+    config = dataclasses.replace(CONFIG, delete_commit_log_files_interval=0, delete_consume_queue_files_interval=0)
+    messages = [Message("t", b"x".ljust(60), queue_id=0) for _ in range(100)]
+    with MessageStore.open(path, config) as store, StoreReader(path) as reader:
+        store.put_messages(messages)
+        first, second = (reader.read("t", 0, 0, 100, ["body"], max_batch_bytes=500) for _ in range(2))
+        begun = [next(batches).num_rows for batches in (first, second)]
+        known = {mapped.path for mapped in reader.log_files}
+        for _ in range(3):
+            store.put_messages(messages)
+        store.flush()
+        for file in sorted((path / "commitlog").iterdir())[:-2]:
+            os.utime(file, (0, 0))
+        while store.clean().log_files:
+            pass
+        assert not any(file.exists() for file in known)
+        assert begun[0] + sum(batch.num_rows for batch in first) == 100  # from the maps that it still has
+        with pytest.raises(OffsetOutOfRangeError):  # it has looked again since
+            list(second)
+        assert bodies(reader) == ["x"] * (400 - reader.min_offset("t", 0))
 
 
 def test_rebuilt_queues_are_seen(tmp_path: Path) -> None:

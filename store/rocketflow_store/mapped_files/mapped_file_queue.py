@@ -13,7 +13,7 @@ from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
 
@@ -52,10 +52,10 @@ class MappedFileQueue:
             self._look()
 
     def _look(self) -> None:
-        found = self.directories.entries()
         with self._lock:
+            found = self.directories.entries()  # under the lock: of two threads, the later one has the later answer
             known = self._files
-            if known and next(reversed(known)) not in found:  # retention takes the oldest, never the newest
+            if known and _end_is_gone(next(reversed(known)), found):
                 self.replacements += 1
             self._files = {offset: mapped for offset, mapped in known.items() if offset in found}
             for offset in known.keys() - found.keys():
@@ -211,6 +211,11 @@ class MappedFileQueue:
             files, self._files = self._files, {}
             for mapped in files.values():
                 mapped.close()
+
+
+def _end_is_gone(newest: int, found: Collection[int]) -> bool:
+    """Whether the known end was cut; retention takes the oldest files, all that were known while nobody looked too."""
+    return newest not in found and (not found or min(found) < newest)
 
 
 def _sync_parents(files: Iterable[MappedFile]) -> None:
