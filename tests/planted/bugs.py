@@ -238,6 +238,15 @@ BUGS: Final = (
         ],
         [f"{STORE}/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
     ),
+    Bug(
+        "bounds-of-a-while-ago",
+        "the begin of a queue that nothing was left of, for an end of a while ago, is kept for the end of now",
+        [
+            Change("<= low <= end and (low < for_end or end == for_end):", "<= low <= end:"),
+            Change("low = min(start, end)", "low = start"),
+        ],
+        [f"{ROWS}/test_retention_under_readers.py::test_a_reader_stands_while_retention_deletes[read-end-writer]"],
+    ),
     # -- what others may have written
     Bug(
         "offset-file-reset-when-unreadable",

@@ -27,12 +27,17 @@ _TAIL_BLOCK: Final = 64
 
 @dataclass(slots=True)
 class _Known:
+    """What was seen of a queue. Several threads look at once: each looks at one whole answer, and leaves one."""
+
     queue: ConsumeQueue
-    end: int = -1
-    """Behind the last unit that was seen to point at its own record; -1 before the first look."""
-    last_unit: bytes = b""
-    low: int = -1
-    low_for: int = -1
+    seen: tuple[int, bytes] = (-1, b"")
+    """Behind the last unit that was seen to point at its own record (-1 before the first look), and that unit."""
+    low: tuple[int, int, int] = (-1, -1, -1)
+    """The first unit that may be read, and the log's begin and the queue's end that this holds for."""
+
+    def forget(self) -> None:
+        """Look anew at the next look."""
+        self.seen, self.low = (-1, b""), (-1, -1, -1)
 
 
 class FileQueueTable:
@@ -100,28 +105,28 @@ class FileQueueTable:
         queue = known.queue
         if not self._write and queue.is_replaced():
             queue.refresh()
-            known.end, known.low = -1, -1
-        if known.end > 0:
-            behind = queue.units(known.end - 1, known.end + 1)
-            if behind[:1].tobytes() != known.last_unit:
-                known.end = -1
+            known.forget()
+        seen, last_unit = known.seen
+        if seen > queue.first_unit:
+            behind = queue.units(seen - 1, seen + 1)
+            if behind[:1].tobytes() != last_unit:
+                seen = -1
             elif len(behind) > 1 and not written(behind[1:2])[0]:  # the usual answer, at one look
-                return known.end if confirm_offset is None else self._confirmed(queue, known.end, confirm_offset)
-        if known.end <= 0:
+                return seen if confirm_offset is None else self._confirmed(queue, seen, confirm_offset)
+        else:  # nothing was, or its file went meanwhile
+            seen = -1
+        if seen < 0:
             queue.refresh()
             found = queue.scan_end()
         else:
-            found = queue.probe_end(known.end)
+            found = queue.probe_end(seen)
             if found % queue.units_per_file == 0:  # the next file may be new
                 queue.refresh()
                 found = queue.probe_end(found)
-        floor = max(known.end, queue.first_unit)
+        floor = max(seen, queue.first_unit)
         if found > floor:
             found = self._trim(queue, floor, found)
-        if found > queue.first_unit:
-            known.end, known.last_unit = found, queue.units(found - 1, found).tobytes()
-        else:
-            known.end, known.last_unit = found, b""
+        known.seen = found, queue.units(found - 1, found).tobytes() if found > queue.first_unit else b""
         if confirm_offset is None or found == 0:
             return found
         return self._confirmed(queue, found, confirm_offset)
@@ -130,9 +135,9 @@ class FileQueueTable:
         """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
         identity = QueueIdentity(queue.topic, queue.queue_id, "", exact=not queue.topic.startswith(LMQ_PREFIX))
         if identity.exact and found > floor:  # the usual case, without the cost of columns
-            phy_offset, size, _ = queue.units(found - 1, found).tolist()[0]
-            if self._log.holds(phy_offset, size, (queue.topic, queue.queue_id, found - 1)):
-                return found
+            for phy_offset, size, _ in queue.units(found - 1, found).tolist():
+                if self._log.holds(phy_offset, size, (queue.topic, queue.queue_id, found - 1)):
+                    return found
         block = 1
         while found > floor:
             start = max(found - block, floor)
@@ -157,13 +162,15 @@ class FileQueueTable:
         return found
 
     def low(self, topic: str, queue_id: int, end: int) -> int:
-        """First queue offset whose record is still in the log (pre-blank units are none)."""
+        """First queue offset below `end` whose record is still in the log (pre-blank units are none), or `end`."""
         known = self._known.get((topic, queue_id))
         if known is None:
             return 0
         queue, floor = known.queue, self._log.min_phy_offset
-        if known.low >= 0 and known.low_for == floor and queue.first_unit <= known.low <= end:
-            return known.low
+        low, for_floor, for_end = known.low
+        # Where no unit was left, the answer was but the end; and that may have been one of a while ago.
+        if for_floor == floor and queue.first_unit <= low <= end and (low < for_end or end == for_end):
+            return low
         queue.refresh()
         first = queue.first_unit
         start, stop = first, end
@@ -174,14 +181,15 @@ class FileQueueTable:
                 stop = middle
             else:
                 start = middle + 1
-        known.low, known.low_for = start, floor
-        return start
+        low = min(start, end)
+        known.low = low, floor, end
+        return low
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """Take a queue's bounds anew at the next look."""
         known = self._known.get((topic, queue_id))
         if known is not None:
-            known.end, known.low = -1, -1
+            known.forget()
 
     def reopen(self) -> None:
         """Take the files that the directories name now, and every bound anew."""
@@ -193,7 +201,7 @@ class FileQueueTable:
     def forget(self) -> None:
         """Take every bound anew at the next look."""
         for known in self._known.values():
-            known.end, known.low = -1, -1
+            known.forget()
 
     def sync_directories(self) -> None:
         """Make the existence of queues and files durable."""
@@ -212,7 +220,7 @@ class FileQueueTable:
         last: list[bytes] = []
         for (topic, queue_id), known in self._known.items():
             if self.end(topic, queue_id) > known.queue.first_unit:
-                last.append(known.last_unit)
+                last.append(known.seen[1])
         units = np.frombuffer(b"".join(last), UNIT_DTYPE)
         return np.sort(units[~pre_blank(units)], order="phy_offset")
 
