@@ -16,6 +16,7 @@ fstat = os.fstat
 statvfs = os.statvfs
 lseek = os.lseek
 pread = os.pread
+posix_fadvise = os.posix_fadvise
 write = os.write
 pwrite = os.pwrite
 posix_fallocate = os.posix_fallocate
