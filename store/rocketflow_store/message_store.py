@@ -166,6 +166,7 @@ class MessageStore:
             self.config,
             self._queues,
             self.index,
+            self._parts.batch_queues,
             self._parts.files,
             self.max_phy_offset,
             began=self.recovery.truncated_to,

@@ -25,7 +25,13 @@ from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.queues.side_queues import SideQueues
-from rocketflow_store.recovery.derived_state import LostState, believable, leave_stop_record, look_at_derived
+from rocketflow_store.recovery.derived_state import (
+    LostState,
+    believable,
+    fitted_config,
+    leave_stop_record,
+    look_at_derived,
+)
 from rocketflow_store.recovery.durability import make_derived_durable, make_log_durable
 from rocketflow_store.recovery.healing import end_healing
 from rocketflow_store.recovery.odd_files import make_last_files_whole
@@ -93,7 +99,7 @@ class StoreParts:
 
 def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     """Create or recover the store whose directory the caller has locked."""
-    config = config.fitted_to(paths)
+    config = fitted_config(paths, config)
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)
     meta = StoreMeta.load_or_create(paths, config)
@@ -120,15 +126,19 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
     batch_queues.refresh()
     side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
+    for key in lost.light_queues:
+        queues.add(*key)
+    for key in lost.all_batch_queues:
+        batch_queues.add(*key)
     dispatcher = Dispatcher(queues, index if config.message_index_enable else None, side)
     checkpoint = _read_checkpoint(paths)
     recovery = _recover(paths, config, files, log, queues, batch_queues, index, dispatcher, checkpoint, lost)
-    clamp_positions(paths, config_files, queues)
+    clamp_positions(paths, config_files, queues, batch_queues)
     buffered = None
     if config.transient_store_pool_used:
         pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
         buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
-    store_timestamp = _last_store_timestamp(queues, log)
+    store_timestamp = _last_store_timestamp(queues, batch_queues, log)
     believable(checkpoint, store_timestamp, recovery.truncated_to)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
     return StoreParts(
@@ -191,7 +201,9 @@ def _recover(
     lost: LostState,
 ) -> RecoveryResult:
     abort_found = paths.abort.exists()
-    recovery = Recovery(paths, files, log, queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover)
+    recovery = Recovery(
+        paths, files, log, queues, batch_queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover
+    )
     confirmed = read_confirm(paths) if abort_found else None
     start = recovery.scan_start(abort_found, confirmed, lost)
     end = recovery.find_end(start, foreign=abort_found and confirmed is None)
@@ -199,11 +211,13 @@ def _recover(
     if abort_found:
         truncated_from, truncated_to = recovery.cut(end)
         recovery.cut_queues(end.offset)
-        batch_queues.cut(start)  # units behind the durable frontier may have holes: they are made again
         index.recover(start, log.store_timestamp_at)
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
     if not abort_found and lost.record is not None and end.offset < lost.record.end_phy_offset:
+    if abort_found or lost.unfinished is not None:
+        batch_queues.cut(start)  # units behind the durable frontier may have holes: they are made again
+    batch_queues.cut_beyond(end.offset)
         index.recover(end.offset, log.store_timestamp_at)
     if confirmed is not None and confirmed.confirm_offset > end.offset:
         why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
@@ -215,10 +229,9 @@ def _recover(
         queues.forget()
         rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
         make_log_durable(files, rewrite_from, end.offset)
-        make_derived_durable(paths, queues, index, unclean=abort_found)
-        batch_queues.sync()
+        make_derived_durable(paths, queues, batch_queues, index, unclean=abort_found)
     if lost or shrunk:
-        leave_stop_record(paths, config, queues, index, files, end.offset)
+        leave_stop_record(paths, config, queues, batch_queues, index, files, end.offset)
     if lost:
         end_healing(paths)
     if end.offset > start or abort_found:
@@ -228,6 +241,7 @@ def _recover(
     )
 
 
-def _last_store_timestamp(queues: FileQueueTable, log: CommitLogView) -> int:
+def _last_store_timestamp(queues: FileQueueTable, batch_queues: BatchQueueTable, log: CommitLogView) -> int:
     """Store time of the newest message of any queue: later ones must not fall behind it."""
-    return int(log.store_timestamps(queues.last_units()).max(initial=0))
+    times = [log.store_timestamps(one.last_units()).max(initial=0) for one in (queues, batch_queues)]
+    return int(max(times))

@@ -170,6 +170,7 @@ class StoreReader:
                 self._log,
                 self._table,
                 config.delay_levels_ms,
+                self._batch_table,
                 check_crc=config.check_crc_on_recover,
             ),
             self,

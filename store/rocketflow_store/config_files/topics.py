@@ -19,6 +19,10 @@ PERM_WRITE: Final = 2
 PERM_INHERIT: Final = 1
 MAX_QUEUE_NUMS: Final = 65_536
 
+QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
+SIMPLE_CQ: Final = "SimpleCQ"
+BATCH_CQ: Final = "BatchCQ"
+
 _KNOWN: Final = frozenset(
     {
         "attributes",
@@ -76,6 +80,11 @@ class TopicConfig:
             "writeQueueNums": self.write_queue_nums,
         }
         return dict(sorted(entry.items()))
+
+    @property
+    def is_batch_cq(self) -> bool:
+        """Whether the queues have one unit a batch: attribute `queue.type`."""
+        return self.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
 
     @property
     def readable(self) -> bool:

@@ -16,6 +16,7 @@ from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files.os_files import access_error, read_file
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
 
@@ -58,10 +59,18 @@ def detect_sizes(paths: StorePaths) -> dict[str, int]:
         size = _likely(counts, told.get(name))
         if size is not None:
             found[name] = size
+    batch_size = batch_file_size(paths)
+    if batch_size is not None:
+        found["mapper_file_size_batch_consume_queue"] = batch_size
     layout = _index_layout(paths.index, told)
     if layout is not None:
         found["max_hash_slot_num"], found["max_index_num"] = layout
     return found
+
+
+def batch_file_size(paths: StorePaths, told: int | None = None) -> int | None:
+    """With which size the files of BatchConsumeQueues were made; `told` is what somebody noted of it."""
+    return _likely(_queue_sizes(paths.batch_consume_queue, BATCH_UNIT_SIZE).likely(), told)
 
 
 def _likely(counts: Counter[int], told: int | None) -> int | None:
@@ -78,16 +87,17 @@ def _likely(counts: Counter[int], told: int | None) -> int | None:
 class _QueueSizes:
     """What the files of queues say: those followed by another one by where that begins, the others by their length."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit_size: int) -> None:
+        self._unit_size = unit_size
         self._certain: dict[int, str] = {}
         self._lengths: Counter[int] = Counter()
 
     def look(self, files: list[_File]) -> None:
         """Take the files of one queue, oldest first."""
         for one, following in pairwise(files):
-            if one.size == following.base - one.base and one.size % UNIT_SIZE == 0:
+            if one.size == following.base - one.base and one.size % self._unit_size == 0:
                 self._certain.setdefault(one.size, one.path)
-        if files and files[-1].size % UNIT_SIZE == 0 and files[-1].base % files[-1].size == 0:
+        if files and files[-1].size % self._unit_size == 0 and files[-1].base % files[-1].size == 0:
             self._lengths[files[-1].size] += 1
 
     @property
@@ -106,8 +116,8 @@ class _QueueSizes:
         return Counter(dict.fromkeys(self._certain, 1 << 30)) if self._certain else self._lengths
 
 
-def _queue_sizes(directory: Path) -> _QueueSizes:
-    sizes = _QueueSizes()
+def _queue_sizes(directory: Path, unit_size: int = UNIT_SIZE) -> _QueueSizes:
+    sizes = _QueueSizes(unit_size)
     for number, queue in enumerate(one for topic in _directories(directory) for one in _directories(topic)):
         if number >= _ENOUGH_QUEUES and sizes.agree:
             break

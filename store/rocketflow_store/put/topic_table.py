@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.message_encoder import check_topic
 from rocketflow_store.topic_names import is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config_files import TopicsFile
-
-
-QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
-SIMPLE_CQ: Final = "SimpleCQ"
-BATCH_CQ: Final = "BatchCQ"
 
 
 class TopicTable:
@@ -68,7 +64,7 @@ class TopicTable:
         known = self._batch_cq.get(topic)
         if known is None and not is_system_topic(topic):
             config = self._file.get(topic)
-            known = config is not None and config.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
+            known = config is not None and config.is_batch_cq
             if config is not None:
                 self._batch_cq[topic] = known
         return bool(known)

@@ -13,6 +13,7 @@ import numpy as np
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
 from rocketflow_store.queues.unit_files import UnitFiles
 from rocketflow_store.topic_names import is_directory_name
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _SCAN_LIMIT_BYTES: Final = 16_000
+_CHECKED_UNITS: Final = 4096
+_MOST_OF_A_UNIT: Final = (1 << 15) - 1
 
 
 def written_batches(units: Units) -> npt.NDArray[np.bool_]:
@@ -57,7 +60,8 @@ class BatchConsumeQueue(UnitFiles):
     written = staticmethod(written_batches)
 
     def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int, *, write: bool) -> None:
-        super().__init__(directory, own_file_size(directory, BATCH_UNIT_SIZE) or file_size, write=write)
+        own = 0 if write else own_file_size(directory, BATCH_UNIT_SIZE)  # a writer was told what the files say
+        super().__init__(directory, own or file_size, write=write)
         self.topic, self.queue_id = topic, queue_id
         self._directory, self._write = directory, write
         self._end = -1
@@ -106,15 +110,23 @@ class BatchConsumeQueue(UnitFiles):
 
         They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
-        number = self._first_from("msg_base_offset", offset + 1, self.end_unit) - 1
+        number = max(self._first_from("msg_base_offset", offset + 1, self.end_unit) - 1, self.first_unit)
+        for unit in self.units(number, number + 1):
+            if int(unit["msg_base_offset"]) + int(unit["batch_size"]) <= offset:
+                number += 1  # the record that held `offset` is lost
         per_file = self._queue.file_size // BATCH_UNIT_SIZE
         file_end = (number // per_file + 1) * per_file
         most = max(_SCAN_LIMIT_BYTES, max_count * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE
-        for unit in self.units(max(number, self.first_unit), min(self.end_unit, file_end, number + most + 1)):
+        for unit in self.units(number, min(self.end_unit, file_end, number + most + 1)):
             base, size, batch_size = int(unit["msg_base_offset"]), int(unit["msg_size"]), int(unit["batch_size"])
             if base >= high:
                 return
             yield base, int(unit["phy_offset"]), size, int(unit["tags_code"]), batch_size
+
+    def units_from(self, phy_offset: int, count: int) -> Units:
+        """Up to `count` units, from the first of a record at or behind `phy_offset` on."""
+        first = self._first_from("phy_offset", phy_offset, self.end_unit)
+        return self.units(first, min(first + count, self.end_unit))
 
     # -- writing
 
@@ -129,8 +141,43 @@ class BatchConsumeQueue(UnitFiles):
 
     def cut(self, phy_offset: int) -> None:
         """Forget the units of records at or behind `phy_offset`, and zero their room and what is behind it."""
-        self._end = self._first_from("phy_offset", phy_offset, self.end_unit)
-        self.truncate(self._end)
+        end = self._first_from("phy_offset", phy_offset, self.end_unit)
+        start, low = end, self.first_unit
+        while start > low:  # what was never synced may hold anything, and mislead the search
+            first = max(start - _CHECKED_UNITS, low)
+            places = self.units(first, start)["phy_offset"].astype(np.int64)
+            behind = np.flatnonzero(places >= phy_offset)
+            start = first
+            if len(behind):
+                end = first + int(behind[0])
+            elif len(places) and bool((np.diff(places) >= 0).all()):
+                break
+        self._end = end
+        self.truncate(end)
+
+    def cut_beyond(self, log_end: int) -> None:
+        """As `cut`, of a queue whose units are sound: nothing is done where none points at or behind `log_end`."""
+        end = self.end_unit
+        if end > self.first_unit and int(self.units(end - 1, end)["phy_offset"][0]) >= log_end:
+            self.cut(log_end)
+
+    def fill_lost(self, end_offset: int, log_end: int) -> bool:
+        """Have the queue go on at `end_offset`, as it did before; whether its last messages are lost.
+
+        Their offsets get units that point at the log's last byte: never behind the log, where the next record will be.
+        """
+        high = self.bounds(0)[1]
+        if high >= end_offset or log_end <= 0:
+            return False
+        bases = np.arange(high, end_offset, _MOST_OF_A_UNIT)
+        units = np.zeros(len(bases), BATCH_UNIT_DTYPE)
+        units["phy_offset"], units["msg_size"], units["tags_code"] = log_end - 1, 1, LOST_TAGS_CODE
+        units["msg_base_offset"], units["compacted_offset"] = bases, -1
+        units["batch_size"] = np.minimum(end_offset - bases, _MOST_OF_A_UNIT)
+        end = self.end_unit
+        self.put_bytes(end, memoryview(units.view(np.uint8).data))
+        self._end = end + len(units)
+        return True
 
     def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
         """Delete the oldest files, all of whose records lie below `min_phy_offset`; never the newest file."""
@@ -146,7 +193,7 @@ class BatchConsumeQueue(UnitFiles):
     def sync(self, least_bytes: int = 0) -> bool:
         """As every queue, and the names of its files."""
         synced = super().sync(least_bytes)
-        if synced and self.created:
+        if self.created:
             for directory in (self._directory, self._directory.parent, self._directory.parent.parent):
                 os_files.sync_directory(directory)
             self.created = False
@@ -206,6 +253,18 @@ class BatchQueueTable:
         """Delete files that point below the log: see `BatchConsumeQueue.remove_below`."""
         return [path for queue in self.all() for path in queue.remove_below(min_phy_offset, now_ms, forcibly_after_ms)]
 
+    def max_unit_end(self) -> int:
+        """Physical offset behind the record of the last unit of all queues; -1 without units."""
+        units = self.last_units()
+        ends = units["phy_offset"].astype(np.int64) + units["msg_size"]
+        return int(ends.max(initial=-1))
+
+    def last_units(self) -> Units:
+        """The last unit of every queue that has one."""
+        ends = [(queue, queue.end_unit) for queue in self._known.values()]
+        parts = [queue.units(end - 1, end) for queue, end in ends if end > queue.first_unit]
+        return np.concatenate(parts) if parts else np.zeros(0, BATCH_UNIT_DTYPE)
+
     def sync(self) -> None:
         """Make all of them durable."""
         for queue in self.all():
@@ -215,6 +274,11 @@ class BatchQueueTable:
         """Forget the units of records at or behind `phy_offset`."""
         for queue in self.all():
             queue.cut(phy_offset)
+
+    def cut_beyond(self, log_end: int) -> None:
+        """Forget the units of records that the log does not have."""
+        for queue in self.all():
+            queue.cut_beyond(log_end)
 
     def close(self) -> None:
         """Close all files."""

@@ -29,15 +29,29 @@ def leave_out_strays(rows: DispatchRows) -> None:
     The rows have to be of records that follow each other in the log, where a queue's offsets have no gaps.
     """
     order = np.argsort(rows.queue_of, kind="stable")
-    stray = stray_offsets(rows.queue_offsets[order], rows.queue_of[order])
+    counts = None if rows.batch_nums is None else rows.batch_nums[order]
+    stray = stray_offsets(rows.queue_offsets[order], rows.queue_of[order], counts)
     rows.queue_of[order[stray]] = -1
+    if rows.lmq:
+        names = {name: code for code, name in enumerate({name for _, name, _ in rows.lmq})}
+        light = sorted(range(len(rows.lmq)), key=lambda at: (names[rows.lmq[at][1]], at))
+        offsets = np.array([rows.lmq[at][2] for at in light], np.int64)
+        stray = stray_offsets(offsets, np.array([names[rows.lmq[at][1]] for at in light], np.int32))
+        left_out = {at for at, is_stray in zip(light, stray.tolist(), strict=True) if is_stray}
+        if left_out:
+            rows.lmq = [one for at, one in enumerate(rows.lmq) if at not in left_out]
 
 
 def stray_offsets(
-    offsets: npt.NDArray[np.int64], queue_of: npt.NDArray[np.int32] | None = None
+    offsets: npt.NDArray[np.int64],
+    queue_of: npt.NDArray[np.int32] | None = None,
+    counts: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Which queue offsets are far from those in front of or behind them (of the same queue)."""
-    step = np.diff(offsets)
+    """Which queue offsets are far from those in front of or behind them (of the same queue).
+
+    `counts` are the offsets that each record takes, one where it is not given.
+    """
+    step = np.diff(offsets) if counts is None else np.diff(offsets) - counts[:-1] + 1
     if queue_of is not None:
         step[queue_of[1:] != queue_of[:-1]] = 1
     stray: npt.NDArray[np.bool_] = offsets < 0

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
@@ -24,15 +25,17 @@ from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-from rocketflow_store.message import INNER_BATCH_FLAG
+from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
-from rocketflow_store.recovery.healing import begin_healing, unfinished_healing
+from rocketflow_store.recovery.healing import Unfinished, begin_healing, unfinished_healing
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import (
     NO_CRC,
@@ -43,11 +46,13 @@ from rocketflow_store.recovery.stop_record import (
     store_id,
     take_stop_record,
 )
+from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    import numpy.typing as npt
+
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.index.index_service import IndexService
@@ -60,6 +65,9 @@ _INDEX_NAME_DIGITS: Final = 17
 _SAMPLED_RECORDS: Final = 4096
 _SAMPLED_FILES: Final = 64
 _LAST_OFFSET: Final = 1 << 56
+_MISSING: Final = "its directory is missing, and the log has messages of it"
+_FILES_MISSING: Final = "files are missing of which the log has messages"
+_UNITS_MISSING: Final = "units are missing of messages that the log has"
 
 
 @dataclass(slots=True)
@@ -67,38 +75,54 @@ class LostState:
     """What has to be made again (why, by queue and for the index), and what the last orderly stop told."""
 
     queues: dict[Queue, str] = field(default_factory=dict)
+    batch_queues: dict[Queue, str] = field(default_factory=dict)
     index: str = ""
     record: StopRecord | None = None
     same_writer: bool = False
     """Whether nobody has stopped in order since the record was made."""
-    unfinished: frozenset[Queue] | None = None
-    """The queues that an open before was making again when it was stopped; None where none was."""
+    unfinished: Unfinished | None = None
+    """What an open before was making again when it was stopped; None where nothing was."""
     deleted_topics: frozenset[str] = frozenset()
     """Topics that were listed at the last orderly stop, and are not now: their messages do not come back."""
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self.index) or self.unfinished is not None
+        return bool(self.queues or self.batch_queues or self.index) or self.unfinished is not None
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is made again, for people."""
-        return (*(f"{topic}/{queue_id}" for topic, queue_id in sorted(self.queues)), *(["index"] if self.index else []))
+        queues = [f"{topic}/{queue_id}" for topic, queue_id in sorted({**self.queues, **self.batch_queues})]
+        return (*queues, *(["index"] if self.index else []))
+
+    @property
+    def light_queues(self) -> list[Queue]:
+        """Those among the queues that are made again: only who knows of them puts their units."""
+        unfinished = self.unfinished.queues if self.unfinished is not None else frozenset()
+        return sorted(key for key in {*self.queues, *unfinished} if key[0].startswith(LMQ_PREFIX))
+
+    @property
+    def all_batch_queues(self) -> list[Queue]:
+        """Batch queues that are made again."""
+        unfinished = self.unfinished.batch_queues if self.unfinished is not None else frozenset()
+        return sorted({*self.batch_queues, *unfinished})
 
     def set_aside(self, paths: StorePaths) -> None:
         """Move the files that are to be made again to `quarantine/`; doing it again changes nothing."""
         if self:
-            begin_healing(paths, self.queues, unfinished=self.unfinished is not None)
+            begin_healing(paths, self.queues, self.batch_queues)
         quarantine = Quarantine(paths)
-        for directory in (paths.consume_queue, *(paths.consume_queue / topic for topic, _ in self.queues)):
+        rooms = ((paths.consume_queue, self.queues), (paths.batch_consume_queue, self.batch_queues))
+        for directory in [one for room, queues in rooms for one in (room, *(room / topic for topic, _ in queues))]:
             if directory.is_file():  # in a directory's place
                 quarantine.note(SET_ASIDE, directory, 0, 0, "is no directory", quarantine.set_aside(directory))
         for file in (paths.checkpoint, paths.confirm, paths.stop_record):
             if file.is_dir():
                 quarantine.note(SET_ASIDE, file, 0, 0, "is a directory", quarantine.set_aside(file))
-        for (topic, queue_id), why in sorted(self.queues.items()):
-            directory = paths.consume_queue / topic / str(queue_id)
-            kept = quarantine.set_aside(directory) if _is_there(directory) else None
-            quarantine.note(HEALED, directory, 0, 0, f"{why}; made again from the log", kept)
+        for room, queues in rooms:
+            for (topic, queue_id), why in sorted(queues.items()):
+                directory = room / topic / str(queue_id)
+                kept = quarantine.set_aside(directory) if _is_there(directory) else None
+                quarantine.note(HEALED, directory, 0, 0, f"{why}; made again from the log", kept)
         if self.index:
             kept = quarantine.set_aside(paths.index) if _is_there(paths.index) else None
             quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; made again from the log", kept)
@@ -125,6 +149,8 @@ class _Look:
         self._record = believed_record(paths)
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
+        self._batch_topics = _batch_topics(paths)
+        self._multi_dispatch = config.enable_multi_dispatch
         logs = [one for directory in paths.commit_logs for one in _entries(directory)]
         bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
         self._min_phy_offset = min(bases, default=-1)
@@ -136,21 +162,34 @@ class _Look:
         if self._min_phy_offset < 0:
             return lost  # there is nothing to make it from
         if self._record is not None and self._topics is not None:
-            listed = {key[0] for key, state in self._record.queues.items() if state.listed}
+            known = {**self._record.queues, **self._record.batch_queues}
+            listed = {key[0] for key, state in known.items() if state.listed}
             lost.deleted_topics = frozenset(listed - self._topics)
-        there = _queues(self._paths)
-        for key, entries in there.items():
-            why = self._misfit(entries)
-            if why and not key[0].startswith(LMQ_PREFIX):
-                lost.queues[key] = why
-        if self._record is not None:
-            for key, state in self._record.queues.items():
-                if key not in lost.queues and not key[0].startswith(LMQ_PREFIX):
-                    why = self._changed(key, there.get(key), state.files)
+        paths, config, record = self._paths, self._config, self._record
+        there, batches = _queues(paths.consume_queue), _queues(paths.batch_consume_queue)
+        self._multi_dispatch |= any(topic.startswith(LMQ_PREFIX) for topic, _ in there)
+        batch_size = config.mapper_file_size_batch_consume_queue
+        for room, unit_size, size, queues, states, found in (
+            (
+                *(paths.consume_queue, UNIT_SIZE, config.mapped_file_size_consume_queue),
+                *(there, record.queues if record is not None else {}, lost.queues),
+            ),
+            (
+                *(paths.batch_consume_queue, BATCH_UNIT_SIZE, batch_size),
+                *(batches, record.batch_queues if record is not None else {}, lost.batch_queues),
+            ),
+        ):
+            for key, entries in queues.items():
+                why = self._misfit(entries, size)
+                if why:
+                    found[key] = why
+            for key, state in states.items():
+                if key not in found:
+                    why = self._changed(room, key, queues.get(key), state.files, unit_size)
                     if why:
-                        lost.queues[key] = why
-        if self._record is None or not (self._same_writer or self._abort_found):
-            self._ask_positions(there)
+                        found[key] = why
+        if record is None or not (self._same_writer or self._abort_found):
+            self._ask_positions({*there, *batches})
             self._ask_log()
         if self._config.message_index_enable:
             lost.index = self._index()
@@ -158,9 +197,8 @@ class _Look:
 
     # -- queues
 
-    def _misfit(self, entries: list[_Entry]) -> str:
-        """Why the files of a queue do not fit together; empty where they do."""
-        size = self._config.mapped_file_size_consume_queue
+    def _misfit(self, entries: list[_Entry], size: int) -> str:
+        """Why the files of a queue, of `size` bytes each, do not fit together; empty where they do."""
         named = sorted((one for one in entries if _is_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
         for one in named:
             last = one is named[-1] and self._abort_found
@@ -175,14 +213,16 @@ class _Look:
                 return f"files between {one.name} and {following.name} are missing"
         return ""
 
-    def _changed(self, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...]) -> str:
+    def _changed(
+        self, room: Path, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...], unit_size: int
+    ) -> str:
         """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
         if key[0] in self._lost.deleted_topics:
             return ""
         if entries is None:
             return "its directory is missing" if files else ""
         names = {int(one.name): one for one in entries if _is_name(one, _NAME_DIGITS)}
-        directory = self._paths.consume_queue / key[0] / str(key[1])
+        directory = room / key[0] / str(key[1])
         for file in files:
             entry = names.get(file.base)
             if entry is None:
@@ -193,7 +233,7 @@ class _Look:
             if file.crc != NO_CRC:
                 same = zlib.crc32(read_piece(path, 0, file.length)) == file.crc
             else:
-                ends = read_piece(path, 0, UNIT_SIZE) + read_piece(path, file.length - UNIT_SIZE, UNIT_SIZE)
+                ends = read_piece(path, 0, unit_size) + read_piece(path, file.length - unit_size, unit_size)
                 same = zlib.crc32(ends) == file.ends
             if not same:
                 return f"{entry.name} is not what it was"
@@ -201,7 +241,7 @@ class _Look:
 
     # -- without a record
 
-    def _ask_positions(self, there: dict[Queue, list[_Entry]]) -> None:
+    def _ask_positions(self, there: set[Queue]) -> None:
         """Consumers that are somewhere in a queue say that there is one."""
         try:
             table = ConfigFiles(self._paths.config).consumer_offsets.table()
@@ -210,17 +250,23 @@ class _Look:
         for (topic, group), offsets in table.items():
             for queue_id, offset in offsets.items():
                 if offset > 0 and self._may_be_lost(topic) and (topic, queue_id) not in there:
-                    self._lost.queues[topic, queue_id] = f"its directory is missing, and {group} read it up to {offset}"
+                    lost = self._lost.batch_queues if topic in self._batch_topics else self._lost.queues
+                    lost[topic, queue_id] = f"its directory is missing, and {group} read it up to {offset}"
 
     def _ask_log(self) -> None:
         """Records at the begin of log files name the units that have to be there."""
         config = self._config
         files = MappedFileQueue(self._paths.log_directories(), config.mapped_file_size_commit_log, write=False)
         log = CommitLogView(files)
-        queues = FileQueueTable(self._paths.consume_queue, config.mapped_file_size_consume_queue, log, write=False)
+        paths = self._paths
+        queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=False)
+        batch_queues = BatchQueueTable(
+            paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=False
+        )
         try:
             queues.refresh()
-            dispatched = queues.max_unit_end()
+            batch_queues.refresh()
+            dispatched = max(queues.max_unit_end(), batch_queues.max_unit_end())
             for mapped in files.files[-_SAMPLED_FILES:]:
                 scan = scan_records(mapped.buffer, 0, mapped.file_size, _SAMPLED_RECORDS)
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
@@ -229,34 +275,53 @@ class _Look:
                 if sound == 0:
                     continue
                 records = records.keep(np.arange(sound))
-                if (records.sys_flag & INNER_BATCH_FLAG).any():
-                    continue
                 rows = rows_of_records(records, mapped.file_from_offset, config.delay_levels_ms)
                 leave_out_strays(rows)
-                self._ask_units(rows, queues, dispatched)
+                for code, key in enumerate(rows.queues):
+                    mine = (rows.queue_of == code) & (rows.phy_offsets < dispatched)
+                    if key[0] in self._batch_topics:
+                        self._ask_batch_units(key, rows.phy_offsets[mine], batch_queues)
+                    else:
+                        self._ask_units(key, rows.queue_offsets[mine], queues)
+                light: dict[str, list[int]] = {}
+                for row, name, offset in rows.lmq:
+                    if int(rows.phy_offsets[row]) < dispatched and is_directory_name(name):
+                        light.setdefault(name, []).append(offset)
+                for name, offsets in light.items():
+                    self._ask_units((name, LMQ_QUEUE_ID), np.array(offsets, np.int64), queues)
         finally:
             queues.close()
+            batch_queues.close()
             files.close()
 
-    def _ask_units(self, rows: DispatchRows, queues: FileQueueTable, dispatched: int) -> None:
-        for code, key in enumerate(rows.queues):
-            offsets = rows.queue_offsets[(rows.queue_of == code) & (rows.phy_offsets < dispatched)]
-            if len(offsets) == 0 or key in self._lost.queues or not self._may_be_lost(key[0]):
-                continue
-            queue = queues.find(*key)
-            first = int(offsets.min())
-            units = None if queue is None else queue.units(max(first, queue.first_unit), int(offsets.max()) + 1)
-            if queue is None or units is None:
-                self._lost.queues[key] = "its directory is missing, and the log has messages of it"
-            elif first < queue.first_unit or len(units) <= int(offsets.max()) - first:
-                self._lost.queues[key] = "files are missing of which the log has messages"
-            elif (~written(units) | pre_blank(units))[offsets - first].any():
-                self._lost.queues[key] = "units are missing of messages that the log has"
+    def _ask_units(self, key: Queue, offsets: npt.NDArray[np.int64], queues: FileQueueTable) -> None:
+        if len(offsets) == 0 or key in self._lost.queues or not self._may_be_lost(key[0]):
+            return
+        queue = queues.find(*key)
+        first = int(offsets.min())
+        units = None if queue is None else queue.units(max(first, queue.first_unit), int(offsets.max()) + 1)
+        if queue is None or units is None:
+            self._lost.queues[key] = _MISSING
+        elif first < queue.first_unit or len(units) <= int(offsets.max()) - first:
+            self._lost.queues[key] = _FILES_MISSING
+        elif (~written(units) | pre_blank(units))[offsets - first].any():
+            self._lost.queues[key] = _UNITS_MISSING
+
+    def _ask_batch_units(self, key: Queue, phy_offsets: npt.NDArray[np.int64], queues: BatchQueueTable) -> None:
+        if len(phy_offsets) == 0 or key in self._lost.batch_queues or not self._may_be_lost(key[0]):
+            return
+        queue = queues.find(*key)
+        if queue is None:
+            self._lost.batch_queues[key] = _MISSING
+        elif len(queue.units_from(int(phy_offsets[0]), 1)) == 0:
+            self._lost.batch_queues[key] = _FILES_MISSING
+        elif not np.isin(phy_offsets, queue.units_from(int(phy_offsets[0]), len(phy_offsets))["phy_offset"]).all():
+            self._lost.batch_queues[key] = _UNITS_MISSING
 
     def _may_be_lost(self, topic: str) -> bool:
         """Whether a topic has queues that can be made again: it was not deleted."""
-        if topic.startswith(LMQ_PREFIX) or (self._paths.batch_consume_queue / topic).is_dir():
-            return False
+        if topic.startswith(LMQ_PREFIX):
+            return self._multi_dispatch
         return self._topics is None or topic in self._topics or is_system_topic(topic)
 
     # -- index
@@ -284,12 +349,30 @@ class _Look:
         return header == state.header and (state.crc == NO_CRC or crc == state.crc)
 
 
+def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
+    """`config` with the file sizes that the store has, also where a batch queue's only file was cut or is gone."""
+    config, record = config.fitted_to(paths), believed_record(paths)
+    size = batch_file_size(paths, record.batch_file_size if record is not None and record.batch_file_size else None)
+    return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)
+
+
 def listed_topics(paths: StorePaths) -> frozenset[str] | None:
-    """Topics of `config/topics.json`; None where it does not tell."""
+    """Topics of `config/topics.json`; None where it does not tell, or is not there."""
     try:
-        return frozenset(ConfigFiles(paths.config).topics.topics())
+        topics = ConfigFiles(paths.config).topics
+        return frozenset(topics.topics()) if topics.path.exists() or topics.topics() else None
     except StoreError:
         return None
+
+
+def _batch_topics(paths: StorePaths) -> frozenset[str]:
+    """Topics with batch queues: their attribute says so, or they have such a directory."""
+    there = {one.name for one in _entries(paths.batch_consume_queue) if not one.is_file}
+    try:
+        topics = ConfigFiles(paths.config).topics.topics()
+    except StoreError:
+        return frozenset(there)
+    return frozenset(there | {name for name, one in topics.items() if one.is_batch_cq})
 
 
 def believed_record(paths: StorePaths) -> StopRecord | None:
@@ -315,6 +398,7 @@ def leave_stop_record(
     paths: StorePaths,
     config: StoreConfig,
     queues: FileQueueTable,
+    batch_queues: BatchQueueTable,
     index: IndexService,
     files: MappedFileQueue,
     log_end: int,
@@ -333,7 +417,7 @@ def leave_stop_record(
         crc_from = began
     if began is not None and not record_crc:
         crc_from = -1
-    take_stop_record(paths, queues, kept, topics, files.files, log_end, crc_from).write(paths)
+    take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from).write(paths)
 
 
 def record_crc_range(paths: StorePaths) -> tuple[int, int]:
@@ -349,13 +433,13 @@ def record_crc_range(paths: StorePaths) -> tuple[int, int]:
     return record.record_crc_from, record.end_phy_offset
 
 
-def _queues(paths: StorePaths) -> dict[Queue, list[_Entry]]:
+def _queues(room: Path) -> dict[Queue, list[_Entry]]:
     found = {}
-    for topic in _entries(paths.consume_queue):
+    for topic in _entries(room):
         if not topic.is_file:
-            for queue in _entries(paths.consume_queue / topic.name):
+            for queue in _entries(room / topic.name):
                 if queue.name.isdigit():
-                    found[topic.name, int(queue.name)] = _entries(paths.consume_queue / topic.name / queue.name)
+                    found[topic.name, int(queue.name)] = _entries(room / topic.name / queue.name)
     return found
 
 

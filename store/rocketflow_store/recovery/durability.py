@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
 
 
@@ -31,11 +32,16 @@ def make_log_durable(files: MappedFileQueue, rewrite_from: int, end: int) -> Non
         os_files.sync_directory(directory)
 
 
-def make_derived_durable(paths: StorePaths, queues: FileQueueTable, index: IndexService, *, unclean: bool) -> None:
+def make_derived_durable(
+    paths: StorePaths, queues: FileQueueTable, batch_queues: BatchQueueTable, index: IndexService, *, unclean: bool
+) -> None:
     """Sync queues and index; behind an unclean stop every directory of the store too."""
     for queue in queues.all():
         queue.sync()
         queue.created |= unclean
+    for batch_queue in batch_queues.all():
+        batch_queue.created |= unclean
+        batch_queue.sync()
     index.sync()
     queues.sync_directories()
     if unclean:

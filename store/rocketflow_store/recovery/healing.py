@@ -7,6 +7,7 @@ next open to go on from the log's begin.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
@@ -20,28 +21,42 @@ if TYPE_CHECKING:
     Queue = tuple[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The queues of either kind that somebody began to make again."""
+
+    queues: frozenset[Queue] = frozenset()
+    batch_queues: frozenset[Queue] = frozenset()
+
+
 def _path(paths: StorePaths) -> Path:
     return paths.rocketflow / "healing"
 
 
-def begin_healing(paths: StorePaths, queues: Iterable[Queue], *, unfinished: bool) -> None:
-    """Note that these queues (and whatever else is lost) are about to be made again; `unfinished` says of others."""
-    if unfinished:
-        queues = {*queues, *(unfinished_healing(paths) or ())}
+def begin_healing(paths: StorePaths, queues: Iterable[Queue], batch_queues: Iterable[Queue]) -> None:
+    """Note that these queues (and whatever else is lost) are about to be made again, besides those noted before."""
+    before = unfinished_healing(paths) or Unfinished()
+    told = [
+        *([topic, queue_id] for topic, queue_id in sorted({*queues, *before.queues})),
+        *([topic, queue_id, "batch"] for topic, queue_id in sorted({*batch_queues, *before.batch_queues})),
+    ]
     os_files.make_directory(paths.rocketflow)
-    os_files.write_atomically(_path(paths), json.dumps(sorted(queues)).encode())
+    os_files.write_atomically(_path(paths), json.dumps(told).encode())
     os_files.sync_directory(paths.root)
 
 
-def unfinished_healing(paths: StorePaths) -> frozenset[Queue] | None:
-    """The queues that somebody began to make again; None where nothing was left unfinished."""
+def unfinished_healing(paths: StorePaths) -> Unfinished | None:
+    """What somebody began to make again; None where nothing was left unfinished."""
     try:
         told = json.loads(os_files.read_file(_path(paths)))
-        return frozenset((str(topic), int(queue_id)) for topic, queue_id in told)
+        return Unfinished(
+            frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 2),
+            frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 3),
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError):
-        return frozenset()
+        return Unfinished()
 
 
 def end_healing(paths: StorePaths) -> None:

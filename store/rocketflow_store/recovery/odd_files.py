@@ -37,11 +37,13 @@ def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
 def _places(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[tuple[Path, ...], int]]:
     """(directories of the log or of a queue, size of the files)."""
     yield paths.commit_logs, config.mapped_file_size_commit_log
-    if paths.consume_queue.is_dir():
-        for topic in sorted(paths.consume_queue.iterdir()):
-            if topic.is_dir():
-                for queue in sorted(topic.iterdir()):
-                    yield (queue,), config.mapped_file_size_consume_queue
+    for directory, size in (
+        (paths.consume_queue, config.mapped_file_size_consume_queue),
+        (paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
+    ):
+        for topic in sorted(directory.iterdir()) if directory.is_dir() else []:
+            for queue in sorted(topic.iterdir()) if topic.is_dir() else []:
+                yield (queue,), size
 
 
 def _last_file(directories: tuple[Path, ...]) -> Path | None:

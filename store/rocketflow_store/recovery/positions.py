@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StorePaths
     from rocketflow_store.config_files import ConfigFiles
+    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
 
 _LOGGER: Final = logging.getLogger("rocketflow_store")
 
 
-def clamp_positions(paths: StorePaths, files: ConfigFiles, queues: FileQueueTable) -> int:
+def clamp_positions(
+    paths: StorePaths, files: ConfigFiles, queues: FileQueueTable, batch_queues: BatchQueueTable
+) -> int:
     """Move positions behind their queue's end back to it, before anything is appended; how many were.
 
     A file that cannot be read stays as it is: who asks for a position gets the error.
@@ -33,10 +36,11 @@ def clamp_positions(paths: StorePaths, files: ConfigFiles, queues: FileQueueTabl
     ends: dict[tuple[str, int], int] = {}
 
     def end_of(topic: str, queue_id: int) -> int | None:
-        if topic.startswith(LMQ_PREFIX) or (paths.batch_consume_queue / topic).is_dir():
+        if topic.startswith(LMQ_PREFIX) and queues.find(topic, queue_id) is None:
             return None
         if (topic, queue_id) not in ends:
-            ends[topic, queue_id] = queues.end(topic, queue_id)
+            table = batch_queues if batch_queues.has_topic(topic) else queues
+            ends[topic, queue_id] = table.end(topic, queue_id)
         return ends[topic, queue_id]
 
     return clamp_to(paths, files, end_of)

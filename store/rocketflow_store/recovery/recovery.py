@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
@@ -30,7 +31,6 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
 from rocketflow_store.mapped_files.mapped_file import file_name
-from rocketflow_store.message import INNER_BATCH_FLAG
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays, lost_slots
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.put.dispatch import Dispatcher
+    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.recovery.derived_state import LostState
@@ -101,11 +102,13 @@ class Recovery:
         files: MappedFileQueue,
         log: CommitLogView,
         queues: FileQueueTable,
+        batch_queues: BatchQueueTable,
         delay_levels_ms: Sequence[int],
         *,
         check_crc: bool,
     ) -> None:
-        self._paths, self._files, self._log, self._queues = paths, files, log, queues
+        self._paths, self._files, self._log = paths, files, log
+        self._queues, self._batch_queues = queues, batch_queues
         self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
         self.quarantined: list[Quarantined] = []
         self._settled = 0
@@ -132,7 +135,8 @@ class Recovery:
         refuse_unfit(self._paths, self._files, record)
         start, last = self._log.min_phy_offset, self._files.last
         if lost is not None:
-            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | (lost.unfinished or frozenset())
+            unfinished = lost.unfinished.queues if lost.unfinished is not None else frozenset()
+            self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | unfinished
             self._deleted_topics = lost.deleted_topics
         if record is not None and not abort_found:
             self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
@@ -144,7 +148,7 @@ class Recovery:
         end = last.end_offset if last else 0
         if confirmed is not None:
             return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
-        return start if abort_found else max(start, self._queues.max_unit_end())
+        return start if abort_found else max(start, self._queues.max_unit_end(), self._batch_queues.max_unit_end())
 
     def _settle(self, abort_found: bool, confirmed: Confirmed | None, record: StopRecord | None) -> None:
         last = self._files.last
@@ -368,8 +372,7 @@ class Recovery:
             if len(positions):
                 records = RecordColumns(mapped.buffer, positions, sizes)
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
-                if not (records.sys_flag & INNER_BATCH_FLAG).any():
-                    leave_out_strays(rows)
+                leave_out_strays(rows)
                 for code, (topic, _) in enumerate(rows.queues):
                     if topic in self._deleted_topics:
                         rows.queue_of[rows.queue_of == code] = -1
@@ -382,6 +385,9 @@ class Recovery:
                     for code, key in enumerate(rows.queues):
                         mine = rows.queue_offsets[rows.queue_of == code]
                         ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
+                    for _, name, queue_offset in rows.lmq:
+                        light = name, LMQ_QUEUE_ID
+                        ends[light] = max(ends.get(light, 0), queue_offset + 1)
             following = mapped.file_from_offset + at
             if not behind and scan.stop is ScanStop.BLANK:
                 following = mapped.end_offset
@@ -427,6 +433,10 @@ class Recovery:
                     lost_slots(self._queues.add(*key), there, wanted, self._skipped, end)
                     self._queues.forget_queue(*key)
                     shrunk.append(key)
+        for key, state in lost.record.batch_queues.items() if lost.record is not None else ():
+            batch_queue = self._batch_queues.find(*key)
+            if batch_queue is not None and batch_queue.fill_lost(state.end, end):
+                shrunk.append(key)
         return shrunk
 
     def _note_lost(self, lost: LostState, end: int) -> None:

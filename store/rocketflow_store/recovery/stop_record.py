@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
-from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
 
@@ -30,8 +29,13 @@ if TYPE_CHECKING:
     from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
+
+    AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
+Queue: TypeAlias = tuple[str, int]
 
 CONTENT_BYTES: Final = 4 << 20
 """So much of the newest queue files is compared as a whole, and of an index file; of the others both ends are."""
@@ -89,7 +93,10 @@ class StopRecord:
     min_phy_offset: int
     end_phy_offset: int
     checkpoint: int
-    queues: dict[tuple[str, int], QueueState] = field(default_factory=dict)
+    queues: dict[Queue, QueueState] = field(default_factory=dict)
+    batch_queues: dict[Queue, QueueState] = field(default_factory=dict)
+    batch_file_size: int = 0
+    """With which size the files of batch queues are made; 0 without any."""
     index: dict[str, IndexState] | None = None
     heads: dict[int, LogHead] = field(default_factory=dict)
     """By the offset at which the file begins."""
@@ -110,16 +117,14 @@ class StopRecord:
 
     @classmethod
     def _of(cls, told: dict[str, Any]) -> Self:
-        queues = {
-            (topic, queue_id): QueueState(end, listed, tuple(QueueFile(*one) for one in files))
-            for topic, queue_id, end, listed, files in told["queues"]
-        }
         index = told["index"]
         return cls(
             told["minPhyOffset"],
             told["endPhyOffset"],
             told["checkpoint"],
-            queues,
+            _states_of(told["queues"]),
+            _states_of(told.get("batchQueues", [])),
+            told.get("batchFileSize", 0),
             None if index is None else {name: IndexState(*one) for name, one in index.items()},
             {int(base): LogHead(*one) for base, one in told["heads"].items()},
             told["storeId"],
@@ -129,7 +134,14 @@ class StopRecord:
     def without_files(self) -> Self:
         """What stays true when queues and index are made again: where the log and the queues end."""
         queues = {key: replace(one, files=()) for key, one in self.queues.items()}
-        return replace(self, queues=queues, index=None)
+        batch_queues = {key: replace(one, files=()) for key, one in self.batch_queues.items()}
+        return replace(self, queues=queues, batch_queues=batch_queues, index=None)
+
+    def without_topic(self, topic: str) -> Self:
+        """What stays true when a topic is deleted."""
+        queues = {key: one for key, one in self.queues.items() if key[0] != topic}
+        batch_queues = {key: one for key, one in self.batch_queues.items() if key[0] != topic}
+        return replace(self, queues=queues, batch_queues=batch_queues)
 
     def write(self, paths: StorePaths) -> None:
         """Make this the store's record, durably."""
@@ -139,9 +151,9 @@ class StopRecord:
             "checkpoint": self.checkpoint,
             "storeId": self.store_id,
             "recordCrcFrom": self.record_crc_from,
-            "queues": [
-                [*key, one.end, one.listed, [_numbers(file) for file in one.files]] for key, one in self.queues.items()
-            ],
+            "queues": _told_of(self.queues),
+            "batchQueues": _told_of(self.batch_queues),
+            "batchFileSize": self.batch_file_size,
             "heads": {str(base): _numbers(one) for base, one in self.heads.items()},
             "index": None if self.index is None else {name: _numbers(one) for name, one in self.index.items()},
         }
@@ -152,6 +164,7 @@ class StopRecord:
 def take_stop_record(
     paths: StorePaths,
     queues: FileQueueTable,
+    batch_queues: BatchQueueTable,
     index: IndexService | None,
     topics: frozenset[str],
     files: Sequence[MappedFile],
@@ -159,37 +172,49 @@ def take_stop_record(
     record_crc_from: int,
 ) -> StopRecord:
     """The record of a store that nobody writes to; `files` are those of its log, which ends at `log_end`."""
-    ends = {(one.topic, one.queue_id): queues.end(one.topic, one.queue_id) for one in queues.all()}
-    newest_first = sorted(
-        (
-            (len(queue.paths) - at, queue.topic, queue.queue_id, path)
-            for queue in queues.all()
-            for at, path in _at(queue)
-        ),
+    plain, batches = queues.all(), batch_queues.all()
+    of_files = _files_of(
+        [*((one, queues.end(one.topic, one.queue_id)) for one in plain), *((one, one.end_unit) for one in batches)]
     )
-    left = CONTENT_BYTES
-    by_queue: dict[tuple[str, int], list[QueueFile]] = {key: [] for key in ends}
-    for _, topic, queue_id, path in newest_first:
-        queue = queues.find(topic, queue_id)
-        assert queue is not None
-        base = int(path.name)
-        length = min(queue.file_size, ends[topic, queue_id] * UNIT_SIZE - base)
-        if length > 0:
-            by_queue[topic, queue_id].append(_queue_file(queue, base, length, whole=length <= left))
-            left -= length
     return StopRecord(
         files[0].file_from_offset if files else 0,
         log_end,
         checkpoint_crc(paths),
         {
-            key: QueueState(end, key[0] in topics, tuple(sorted(by_queue[key], key=lambda one: one.base)))
-            for key, end in sorted(ends.items())
+            (one.topic, one.queue_id): QueueState(
+                queues.end(one.topic, one.queue_id), one.topic in topics, of_files[number]
+            )
+            for number, one in enumerate(plain)
         },
+        {
+            (one.topic, one.queue_id): QueueState(one.bounds(0)[1], one.topic in topics, of_files[number])
+            for number, one in enumerate(batches, len(plain))
+        },
+        batches[0].file_size if batches else 0,
         None if index is None else {one.path.name: _index_state(one) for one in index.files},
         {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
         store_id(paths),
         record_crc_from,
     )
+
+
+def _files_of(queues: Sequence[tuple[AnyQueue, int]]) -> list[tuple[QueueFile, ...]]:
+    """The files of each queue, of which the end is given as a number of units; the newest are read as a whole."""
+    newest_first = sorted(
+        (len(queue.paths) - at, queue.topic, queue.queue_id, number, path)
+        for number, (queue, _) in enumerate(queues)
+        for at, path in enumerate(queue.paths)
+    )
+    left = CONTENT_BYTES
+    found: list[list[QueueFile]] = [[] for _ in queues]
+    for _, _, _, number, path in newest_first:
+        queue, end = queues[number]
+        base = int(path.name)
+        length = min(queue.file_size, end * queue.UNIT_SIZE - base)
+        if length > 0:
+            found[number].append(_queue_file(queue, base, length, whole=length <= left))
+            left -= length
+    return [tuple(sorted(one, key=lambda file: file.base)) for one in found]
 
 
 def log_head(mapped: MappedFile, log_end: int) -> LogHead:
@@ -215,15 +240,22 @@ def is_another(mapped: MappedFile, head: LogHead) -> bool:
     return first != head.first and second != head.second
 
 
-def _at(queue: ConsumeQueue) -> list[tuple[int, Path]]:
-    return list(enumerate(queue.paths))
-
-
-def _queue_file(queue: ConsumeQueue, base: int, length: int, *, whole: bool) -> QueueFile:
-    first, behind = base // UNIT_SIZE, (base + length) // UNIT_SIZE
+def _queue_file(queue: AnyQueue, base: int, length: int, *, whole: bool) -> QueueFile:
+    first, behind = base // queue.UNIT_SIZE, (base + length) // queue.UNIT_SIZE
     head, tail = queue.units(first, first + 1).tobytes(), queue.units(behind - 1, behind)
     crc = zlib.crc32(queue.units(first, behind).tobytes()) if whole else NO_CRC
     return QueueFile(base, length, int(tail["phy_offset"][0]), zlib.crc32(head + tail.tobytes()), crc)
+
+
+def _states_of(told: list[Any]) -> dict[Queue, QueueState]:
+    return {
+        (topic, queue_id): QueueState(end, listed, tuple(QueueFile(*one) for one in files))
+        for topic, queue_id, end, listed, files in told
+    }
+
+
+def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:
+    return [[*key, one.end, one.listed, [_numbers(file) for file in one.files]] for key, one in queues.items()]
 
 
 def _index_state(file: IndexFile) -> IndexState:
