@@ -124,6 +124,13 @@ class StorePaths:
         except OSError:
             return 0
 
+    def writer_mark(self) -> int:
+        """Another number for every start and every orderly stop of a writer."""
+        try:
+            return self.abort.stat().st_mtime_ns
+        except OSError:
+            return 0
+
     @property
     def meta_copy(self) -> Path:
         return self.rocketflow / "store.meta.bak"

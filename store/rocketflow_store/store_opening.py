@@ -36,6 +36,7 @@ from rocketflow_store.recovery.durability import make_derived_durable, make_log_
 from rocketflow_store.recovery.healing import end_healing
 from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.positions import clamp_positions
+from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
 from rocketflow_store.status import FlushDiskType
 
@@ -117,7 +118,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     except OSError as error:
         raise os_files.access_error(paths.quarantine, error) from error
     os_files.make_directory(paths.consume_queue)
-    log = CommitLogView(files)
+    log = CommitLogView(files, readable_range(paths))
     queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
     queues.refresh()
     index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)

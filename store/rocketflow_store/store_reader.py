@@ -24,6 +24,7 @@ from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.reading.store_queries import StoreQueries
+from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.results import StoreSnapshot
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class StoreReader:
         self._files = self._log_files_type(
             self.paths.log_directories(), self.config.mapped_file_size_commit_log, write=False
         )
-        self._log = CommitLogView(self._files)
+        self._log = CommitLogView(self._files, readable_range(self.paths))
         self._table = FileQueueTable(
             self.paths.consume_queue, self.config.mapped_file_size_consume_queue, self._log, write=False
         )
@@ -260,19 +261,12 @@ class StoreReader:
         confirmed = self._confirm_offset()
         if confirmed is not None:
             return confirmed
-        start, writer = self._known_end, self._writer_mark()
+        start, writer = self._known_end, self.paths.writer_mark()
         cut = writer != self._known_end_for  # a writer that started since may have cut the log
         if cut or start < self._log.min_phy_offset or self._files.find(start) is None:
             start = max(self._table.max_unit_end(), self._log.min_phy_offset)
         self._known_end, self._known_end_for = self._log.end_from(start), writer
         return self._known_end
-
-    def _writer_mark(self) -> int:
-        """Another number for every start and every orderly stop of a writer."""
-        try:
-            return self.paths.abort.stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def index_coverage(self) -> IndexCoverage:
         """The part of the log in which the index names every key; none of it after an unclean stop."""

@@ -218,7 +218,7 @@ def without(records: RecordColumns, faults: dict[int, str]) -> RecordColumns:
 def every_column(records: RecordColumns) -> None:
     identity = QueueIdentity("t", 1, "broker-a")
     offsets = np.arange(records.count, dtype=np.int64)
-    batch = ColumnBuilder(records, identity, offsets, records.positions, None).batch(SOURCE_COLUMNS)
+    batch = ColumnBuilder(records, identity, offsets, records.positions).batch(SOURCE_COLUMNS)
     batch.validate(full=True)
 
 
@@ -230,9 +230,8 @@ def records_by_units(data: bytes) -> None:
     records = RecordColumns(buffer, units["at"].astype(np.int64), units["size"].astype(np.int64))
     records.check_place(units["at"].astype(np.int64), np.arange(count, dtype=np.int64), QueueIdentity("t", 1, ""))
     records = without(records, records.faults)
+    records = without(records, content_faults(records)) if records.count else records
     if records.count:
-        records.check_crc(records.bodies())
-    if records.count and not records.faults:
         every_column(records)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore
-from rocketflow_store.errors import StoreAccessError, StoreVersionError
+from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store.errors import CorruptRecordError, StoreAccessError, StoreVersionError
 from rocketflow_store.fsck.repair import repair_store
 from tests.reliability.images import (
+    ENDS,
     IMAGE_CONFIG,
     LOG_FILE,
     STOPS,
@@ -26,8 +27,8 @@ from tests.reliability.images import (
     used,
 )
 from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, seeds
-from tests.store.damage import Planted, flip
+from tests.reliability.trials import FULL, LEVEL, SEED, seeds, sweep
+from tests.store.damage import Place, Planted, flip, key_of
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +59,7 @@ def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
         flip(file, position + byte, 1 << bit)
         damaged = file.read_bytes()[position : position + size]
         assert not judged(planted, {place}, f"{context}, before recovery").lost, context
+        assert place not in planted.served(), context
         told = findings_of(planted)
         assert names(told, file, position + byte, position + byte + 1), f"{context}: {told}"
         used(planted, context)
@@ -68,6 +70,64 @@ def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
         counts[stop].trial(verdict, context)
         if seed % 4 == 0 or FULL:
             counts[stop].trial(repaired(planted, {place}, context), f"{context}, repaired")
+
+
+def paths_to(store: StoreReader | MessageStore, planted: Planted, place: Place, context: str) -> list[str]:
+    """The ways of reading that give out a message; all of them have to give out the others of its queue."""
+    topic, queue, offset = place
+    (phy_offset, _), found = planted.places[place], []
+    others = set(range(ENDS[topic, queue])) - {offset}
+    for columns in (["body"], ["tags", "storeTimestamp"], ["flag"], ["msgId", "properties"]):
+        batches = store.read(topic, queue, 0, ENDS[topic, queue], ["queueOffset", *columns], on_missing="skip")
+        rows = [row for batch in batches for row in batch.column(0).to_pylist()]
+        assert set(rows) - {offset} == others, f"{context}: {columns}"
+        found += [f"read {columns}"] if offset in rows else []
+        try:
+            if sum(batch.num_rows for batch in store.read(topic, queue, offset, offset + 1, columns)):
+                found.append(f"read {columns}, alone")
+        except CorruptRecordError as error:
+            assert str(phy_offset) in str(error), error  # noqa: PT017
+    with store.get_message(topic, queue, offset, 1) as result:
+        found += ["get"] if [one for one in result.messages if one.queue_offset == offset] else []
+    with store.get_message(topic, queue, 0, 32) as result:
+        got = [one.queue_offset for one in result.messages if one.queue_offset != offset]
+        assert len(got) > 1, context
+        assert got == sorted(others)[: len(got)], context
+    found += ["look"] if store.look_message_by_offset(phy_offset) is not None else []
+    found += ["query"] if store.query_message(topic, key_of(place)) else []
+    return found
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_every_bit_of_a_record(images: Images, stop: str, tally: Callable[..., Tally]) -> None:
+    """S09: none of them can change without every way of reading noticing, and no other record goes with it.
+
+    Where a killed writer's store was opened since, the 10 bytes that make the CRC a property are taken for its own.
+    """
+    counts = tally("S09", f"{stop}, every bit")
+    planted = fresh(images.take(stop))
+    place = random.Random(SEED).choice([one for one, (_, size) in sorted(planted.places.items()) if size < 400])
+    phy_offset, size = planted.places[place]
+    file, position = planted.log_file(phy_offset)
+    with StoreReader(planted.path) as reader:
+        assert len(paths_to(reader, planted, place, "whole")) == 11
+        for nth in sweep(8 * size, 23):
+            byte, bit = divmod(nth - 1, 8)
+            context = f"seed {SEED}, {place}, byte {byte} of {size}, bit {bit}"
+            flip(file, position + byte, 1 << bit)
+            found = paths_to(reader, planted, place, context)
+            assert not found, f"{context}: {found}"
+            flip(file, position + byte, 1 << bit)
+            counts.trial(None, context)
+    with MessageStore.open(planted.path, IMAGE_CONFIG) as store:
+        ends = range(size - 20) if stop == "killed" else range(size)  # it is not noted what a killed writer gave CRCs
+        for byte in (*ends[:: 8 if LEVEL == "sample" else 1], ends[-1]):
+            flip(file, position + byte)
+            found = paths_to(store, planted, place, f"written to, byte {byte} of {size}")
+            assert not found, f"{place}, byte {byte} of {size}: {found}"
+            flip(file, position + byte)
+            counts.trial(None, context)
+        assert len(paths_to(store, planted, place, "whole again")) == 11
 
 
 def block_of(rng: random.Random, images: Images, planted: Planted) -> tuple[Path, int, bytes, str]:

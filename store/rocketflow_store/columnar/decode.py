@@ -1,7 +1,7 @@
 """Records of one queue, found by its ConsumeQueue units, as Arrow columns.
 
 A row is given out only if what stands at its place says so itself: size, magic code, physical offset, queue, queue
-offset, topic, lengths and (where the body is asked for) the body's CRC all have to agree.
+offset, topic and lengths here, the CRC in `record_crc`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import (
     constant_string,
     fixed_width_at,
@@ -181,11 +180,6 @@ class RecordColumns:
         """The stored bodies."""
         return gather(self.buffer, self.body_starts, self.body_ends)
 
-    def check_crc(self, bodies: pa.Array) -> None:
-        """Compare each stored body with the record's CRC-32 (top bit cleared)."""
-        actual = crc32_column(bodies) & 0x7FFFFFFF
-        self._fault(actual != self.field(">i4", 8), "body CRC differs")
-
     def property_segments(self) -> PropertySegments:
         """The pairs of all property strings."""
         return split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
@@ -225,11 +219,9 @@ class ColumnBuilder:
         identity: QueueIdentity,
         queue_offsets: Ints,
         phy_offsets: Ints,
-        bodies: pa.Array | None,
     ) -> None:
         self._records, self._identity = records, identity
         self._queue_offsets, self._phy_offsets = queue_offsets, phy_offsets
-        self._bodies = bodies
         self._segments: PropertySegments | None = None
 
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
@@ -249,8 +241,7 @@ class ColumnBuilder:
             case "queueOffset":
                 return int_array(self._queue_offsets, kind)
             case "body":
-                bodies = records.bodies() if self._bodies is None else self._bodies
-                return decompressed(bodies, records.sys_flag)
+                return decompressed(records.bodies(), records.sys_flag)
             case "tags":
                 return self._property("TAGS")
             case "keys":

@@ -9,11 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from isal.isal_zlib import crc32
 
-from rocketflow_store.columnar.crc import crc32_column
-from rocketflow_store.columnar.gather import gather, windows_at
-from rocketflow_store.format.record import PROPERTY_CRC_SIZE
+from rocketflow_store.columnar.crc import crc32_slices
+from rocketflow_store.columnar.gather import windows_at
+from rocketflow_store.format.record import (
+    BODY_DIFFERS,
+    PROPERTY_CRC_NAME,
+    PROPERTY_CRC_SIZE,
+    WHOLE_DIFFERS,
+    ZERO_PROPERTIES,
+    ZEROS_OF_LMQ,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,21 +28,19 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
 
-_NAME: Final = np.frombuffer(b"__CRC32#\x01", np.uint8)
-_DIGITS: Final = slice(len(_NAME), PROPERTY_CRC_SIZE - 1)
-_ZEROS_OF_LMQ: Final = 20
-_WHOLE_DIFFERS: Final = "CRC of the whole record differs"
-_ZERO_PROPERTIES: Final = "the properties are zeros"
+_TAIL: Final = np.dtype([("name", "<u8"), ("is", "u1"), ("digits", "u1", 10), ("end", "u1")])
+_NAME: Final = int.from_bytes(PROPERTY_CRC_NAME[:8], "little")
+assert _TAIL.itemsize == PROPERTY_CRC_SIZE
 LACKS_CRC: Final = "lacks the CRC that its writer gives every record"
-SIZE_IS_RIGHT: Final = (_WHOLE_DIFFERS, _ZERO_PROPERTIES, LACKS_CRC)
+SIZE_IS_RIGHT: Final = (WHOLE_DIFFERS, ZERO_PROPERTIES, LACKS_CRC)
 """Faults that leave no doubt about where the next record begins."""
-_POWERS: Final = 10 ** np.arange(PROPERTY_CRC_SIZE - 1 - len(_NAME), dtype=np.int64)
+_POWERS: Final = 10.0 ** np.arange(10)
 
 
 def with_record_crc(records: RecordColumns) -> npt.NDArray[np.bool_]:
     """Which records (sound ones) end with a CRC of themselves."""
     tails = _tails(records)
-    there: npt.NDArray[np.bool_] = (tails[:, : len(_NAME)] == _NAME).all(axis=1) & (tails[:, -1] == 2)
+    there: npt.NDArray[np.bool_] = (tails["name"] == _NAME) & (tails["is"] == 1) & (tails["end"] == 2)
     return there & (records.properties_ends - records.properties_starts >= PROPERTY_CRC_SIZE)
 
 
@@ -44,40 +48,39 @@ def check_record_crc(records: RecordColumns, rows: npt.NDArray[np.intp]) -> dict
     """What is wrong with those of `rows` (records that end with a CRC) whose bytes do not give it."""
     if len(rows) == 0:
         return {}
-    digits = _tails(records)[rows][:, _DIGITS].astype(np.int64) - ord("0")
-    told = np.where(((digits >= 0) & (digits <= 9)).all(axis=1), digits @ _POWERS, -1)
-    starts = records.positions[rows]
-    wholes = gather(records.buffer, starts, starts + records.sizes[rows] - PROPERTY_CRC_SIZE)
-    actual = crc32_column(wholes) & 0x7FFFFFFF
-    return {int(rows[at]): _WHOLE_DIFFERS for at in np.flatnonzero(actual != told).tolist()}
+    every = len(rows) == records.count
+    starts, sizes = (records.positions, records.sizes) if every else (records.positions[rows], records.sizes[rows])
+    tails = _tails(records)
+    digits = (tails["digits"] if every else tails["digits"][rows]) - np.uint8(ord("0"))
+    actual = crc32_slices(records.buffer, starts, starts + sizes - PROPERTY_CRC_SIZE) & 0x7FFFFFFF
+    differs = digits.astype(np.float64) @ _POWERS != actual  # ten digits are exact as a double
+    if int(digits.max()) > 9:
+        differs |= (digits > 9).any(axis=1)
+    return {int(rows[at]): WHOLE_DIFFERS for at in np.flatnonzero(differs).tolist()}
 
 
-def content_faults(records: RecordColumns, protected: Mask | None = None) -> dict[int, str]:
-    """What is wrong with the contents of records whose lengths are right, by row; `protected` is `with_record_crc`."""
+def content_faults(records: RecordColumns, protected: Mask | None = None, *, bodies: bool = True) -> dict[int, str]:
+    """What is wrong with the contents of records whose lengths are right, by row; `protected` is `with_record_crc`.
+
+    A record with a CRC of itself is judged by that alone, in one pass; of others the body's CRC is compared, unless
+    nobody wants the `bodies`.
+    """
     protected = with_record_crc(records) if protected is None else protected
     found = check_record_crc(records, np.flatnonzero(protected))
     if not protected.all():
-        actual = crc32_column(records.bodies()) & 0x7FFFFFFF
-        for row in np.flatnonzero(actual != records.field(">i4", 8)).tolist():
-            found.setdefault(row, "body CRC differs")
+        others = np.flatnonzero(~protected)
+        if bodies:
+            actual = crc32_slices(records.buffer, records.body_starts[others], records.body_ends[others]) & 0x7FFFFFFF
+            for at in np.flatnonzero(actual != records.field(">i4", 8)[others]).tolist():
+                found[int(others[at])] = BODY_DIFFERS
         for row, why in _zero_properties(records).items():
             found.setdefault(row, why)
     return found
 
 
-def whole_by_record_crc(record: bytes) -> bool:
-    """Whether a record, of whatever layout, ends with the CRC of what is in front of it."""
-    tail = record[-PROPERTY_CRC_SIZE:]
-    name = _NAME.tobytes()
-    digits = tail[_DIGITS]
-    if not tail.startswith(name) or tail[-1] != 2 or not digits.isdigit():
-        return False
-    return int(digits[::-1]) == crc32(record[:-PROPERTY_CRC_SIZE]) & 0x7FFFFFFF
-
-
 def _zero_properties(records: RecordColumns) -> dict[int, str]:
     """Records whose properties end in more zeros than any writer leaves there (5.2's LMQ messages: 20)."""
-    width = _ZEROS_OF_LMQ + 1
+    width = ZEROS_OF_LMQ + 1
     lengths = records.properties_ends - records.properties_starts
     short = (lengths > 0) & (lengths < width)
     tails = windows_at(records.octets, width, np.maximum(records.properties_ends - width, 0))
@@ -85,8 +88,9 @@ def _zero_properties(records: RecordColumns) -> dict[int, str]:
     for row in np.flatnonzero(short & ~tails[:, -1].astype(bool)).tolist():
         start, end = int(records.properties_starts[row]), int(records.properties_ends[row])
         zeros[row] = not records.octets[start:end].any()
-    return dict.fromkeys(np.flatnonzero(zeros).tolist(), "the properties are zeros")
+    return dict.fromkeys(np.flatnonzero(zeros).tolist(), ZERO_PROPERTIES)
 
 
-def _tails(records: RecordColumns) -> npt.NDArray[np.uint8]:
-    return windows_at(records.octets, PROPERTY_CRC_SIZE, records.positions + records.sizes - PROPERTY_CRC_SIZE)
+def _tails(records: RecordColumns) -> npt.NDArray[np.void]:
+    at = records.positions + records.sizes - PROPERTY_CRC_SIZE
+    return windows_at(records.octets, PROPERTY_CRC_SIZE, at).view(_TAIL)[:, 0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.format.record import (
@@ -15,17 +16,20 @@ from rocketflow_store.format.record import (
     MAGIC_V2,
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
-    decode_record,
+    content_fault,
+    decode_frame,
     frame_record,
+    has_record_crc,
 )
-from rocketflow_store.java_compat import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy.typing as npt
 
     from rocketflow_store.format.record import RecordFrame
+    from rocketflow_store.log.record_crc_range import RecordCrcRange
     from rocketflow_store.mapped_files.mapped_file import FileHold, MappedFile
     from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.message import MessageExt
@@ -37,10 +41,10 @@ _RUN_RECORDS: Final = 1024
 
 
 class CommitLogView:
-    """Records of a CommitLog by place."""
+    """Records of a CommitLog by place. Where `with_crc` says that each has a CRC of itself, one without is refused."""
 
-    def __init__(self, files: MappedFileQueue) -> None:
-        self._files = files
+    def __init__(self, files: MappedFileQueue, with_crc: RecordCrcRange | None = None) -> None:
+        self._files, self._with_crc = files, with_crc
 
     @property
     def min_phy_offset(self) -> int:
@@ -53,13 +57,17 @@ class CommitLogView:
         mapped = self._files.find(phy_offset)
         if mapped is None:
             raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
-        view = memoryview(mapped.buffer)
-        message = decode_record(view, phy_offset - mapped.file_from_offset, mapped.path, check_crc)
-        if message.phy_offset != phy_offset:
-            raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {message.phy_offset}")
-        if size is not None and message.store_size != size:
-            raise CorruptRecordError(mapped.path, phy_offset, f"record of {message.store_size} bytes, unit says {size}")
-        return message
+        view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
+        frame = frame_record(view, position, mapped.path)
+        if frame.phy_offset != phy_offset:
+            raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {frame.phy_offset}")
+        if size is not None and frame.size != size:
+            raise CorruptRecordError(mapped.path, phy_offset, f"record of {frame.size} bytes, unit says {size}")
+        if check_crc:
+            if self._with_crc is not None:
+                self._with_crc.refresh()
+            self._check_content(view, frame, phy_offset, mapped.path)
+        return decode_frame(view, frame, mapped.path)
 
     def store_timestamp_at(self, phy_offset: int) -> int | None:
         """Store time (ms) of the record at `phy_offset`, None where none can be read."""
@@ -76,10 +84,12 @@ class CommitLogView:
     def hold(self, phy_offset: int) -> FileHold | None:
         """Keep the file that holds `phy_offset`; None where there is none any more."""
         mapped = self._files.find(phy_offset)
+        if self._with_crc is not None:
+            self._with_crc.refresh()
         return None if mapped is None else mapped.hold()
 
     def frame_in(self, held: FileHold, phy_offset: int, size: int) -> RecordFrame:
-        """Where the parts of the record at `phy_offset` are in `held.view`; its body's CRC is checked.
+        """Where the parts of the record at `phy_offset` are in `held.view`; its CRC, or its body's, is checked.
 
         CorruptRecordError, or TruncatedRecordError, where what stands there is not a whole record of `size` bytes.
         """
@@ -88,9 +98,31 @@ class CommitLogView:
             raise CorruptRecordError(held.path, phy_offset, f"the record says it is at {frame.phy_offset}")
         if frame.size != size:
             raise CorruptRecordError(held.path, phy_offset, f"record of {frame.size} bytes, unit says {size}")
-        if crc32(held.view[frame.body_start : frame.body_end]) != frame.body_crc:
-            raise CorruptRecordError(held.path, phy_offset, "body CRC differs")
+        self._check_content(held.view, frame, phy_offset, held.path)
         return frame
+
+    def _check_content(self, view: memoryview, frame: RecordFrame, phy_offset: int, path: Path) -> None:
+        fault = content_fault(view, frame)
+        if fault is None and self._with_crc is not None and not has_record_crc(view, frame):
+            fault = LACKS_CRC if self._with_crc.covers(phy_offset) else None
+        if fault is not None:
+            raise CorruptRecordError(path, phy_offset, fault)
+
+    def faults(self, records: RecordColumns, mapped: MappedFile, *, bodies: bool) -> dict[int, str]:
+        """What is wrong with records of `mapped`, their contents included, by row; `bodies`: they are wanted."""
+        faults, judged, rows = records.faults, records, np.arange(records.count)
+        if faults:
+            rows = np.setdiff1d(rows, list(faults))
+            judged = records.keep(rows)
+        protected = with_record_crc(judged)
+        found = content_faults(judged, protected, bodies=bodies)
+        if self._with_crc is not None and not protected.all():
+            bare = np.flatnonzero(~protected)
+            self._with_crc.refresh()
+            lacking = self._with_crc.covering(judged.positions[bare] + mapped.file_from_offset)
+            for row in bare[lacking].tolist():
+                found.setdefault(row, LACKS_CRC)
+        return faults | {int(rows[at]): why for at, why in found.items()} if found else faults
 
     def holds(self, phy_offset: int, size: int, place: tuple[str, int, int]) -> bool:
         """Whether a record of `size` bytes at `phy_offset` says that it is (topic, queue id, queue offset); no CRC."""
@@ -122,8 +154,9 @@ class CommitLogView:
         for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
             records = self.columns(mapped, units[rows])
             times = records.after_born_host(">i8", 56).astype(np.int64)
-            if records.faults:
-                times[list(records.faults)] = -1
+            faults = self.faults(records, mapped, bodies=False)
+            if faults:
+                times[list(faults)] = -1
             out[rows] = times
         return out
 
@@ -173,9 +206,9 @@ class CommitLogView:
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
-                records.check_crc(records.bodies())
-                if records.faults:
-                    return mapped.file_from_offset + int(scan.positions[min(records.faults)])
+                faults = records.faults or content_faults(records)
+                if faults:
+                    return mapped.file_from_offset + int(scan.positions[min(faults)])
             offset = mapped.file_from_offset + scan.end
             if scan.stop is ScanStop.BLANK and self._files.find(mapped.end_offset) is not None:
                 offset = mapped.end_offset

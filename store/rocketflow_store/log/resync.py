@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.record_crc import content_faults, whole_by_record_crc, with_record_crc
+from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -22,6 +22,7 @@ from rocketflow_store.format.record import (
     MAGIC_V2,
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
+    whole_by_record_crc,
 )
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rocketflow_store.errors import ResultReleasedError
-from rocketflow_store.format.record import decode_record
+from rocketflow_store.format.record import decode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class SelectMappedBufferResult:
 
     def message(self) -> MessageExt:
         """The message, copied out of the map."""
-        return decode_record(self.held.view[: self.frame.end], self.frame.position, self.held.path, check_crc=False)
+        return decode_frame(self.held.view, self.frame, self.held.path)
 
 
 class GetMessageResult:

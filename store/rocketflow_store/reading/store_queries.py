@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
+_OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
+"""Columns that the record's place tells, whatever its other bytes are."""
 
 
 class StoreQueries:
@@ -94,7 +96,9 @@ class StoreQueries:
 
         `tags` is compared by hash before the log is touched and by name after. A record that is not what its unit
         says raises CorruptRecordError; with on_missing="skip" such rows, and a removed part of the range, are left
-        out.
+        out. Where a record has a CRC of itself, no byte of it is given out before that agrees, whichever the column;
+        of one without (4.9 has none) the body's CRC is compared where `body` is asked for, and the rest has none.
+        Columns that only say where the record is need no CRC.
         """
         wanted = tuple(columns) if columns is not None else DEFAULT_COLUMNS
         for name in wanted:
@@ -128,6 +132,7 @@ class StoreQueries:
         on_missing: str,
     ) -> Iterator[pa.RecordBatch]:
         phy_offsets = units["phy_offset"].astype(np.int64)
+        in_doubt = not (tag_filter.matches_all and _OF_THE_PLACE.issuperset(columns))
         covered = 0
         for rows, mapped in self._log.by_file(phy_offsets):
             if rows.start > covered and on_missing != "skip":
@@ -142,33 +147,22 @@ class StoreQueries:
                 raise
             queue_offsets, places = offsets[rows], phy_offsets[rows]
             records.check_place(places, queue_offsets, identity)
-            bodies = None
-            if "body" in columns and not records.faults:
-                bodies = records.bodies()
-                records.check_crc(bodies)
-            if records.faults:
-                row = min(records.faults)
+            faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
+            if faults:
+                row = min(faults)
                 if on_missing != "skip":
                     raise CorruptRecordError(
                         mapped.path,
                         int(places[row]),
-                        f"{records.faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
+                        f"{faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
                         f"queue offset {int(queue_offsets[row])})",
                     )
-                self._tell_skipped(mapped, identity, int(queue_offsets[row]), records.faults)
-                good = np.setdiff1d(np.arange(records.count), list(records.faults))
+                self._tell_skipped(mapped, identity, int(queue_offsets[row]), faults)
+                good = np.setdiff1d(np.arange(records.count), list(faults))
                 records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
-                bodies = None
                 if records.count == 0:
                     continue
-                if "body" in columns:
-                    bodies = records.bodies()
-                    records.check_crc(bodies)
-                    if records.faults:
-                        good = np.setdiff1d(np.arange(records.count), list(records.faults))
-                        records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
-                        bodies = records.bodies()
-            builder = ColumnBuilder(records, identity, queue_offsets, places, bodies)
+            builder = ColumnBuilder(records, identity, queue_offsets, places)
             if tag_filter.matches_all:
                 yield builder.batch(columns)
                 continue
