@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.child_process import run_child
 from rocketflow.errors import RocketFlowError, UsageError
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _stream(arguments: Sequence[str]) -> dict[str, Any]:
 
     spark = ["--", "--master", "local[2]", "--conf", f"spark.driver.extraJavaOptions={FAST_START_FLAGS}"]
     command = submit_command("stream.py", [*arguments, *spark])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_child(command, capture=True)
     if done.returncode != 0:
         sys.stderr.write(done.stderr[-4000:])
         raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")

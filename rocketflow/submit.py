@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketflow.child_process import run_child
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,4 +57,4 @@ def submit_job(job: str, arguments: Sequence[str]) -> int:
     """Run a job and wait for it; its exit code."""
     command = submit_command(job, arguments)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return subprocess.run(command, env=environment, check=False).returncode
+    return run_child(command, environment).returncode

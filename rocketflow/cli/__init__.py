@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
     from rocketflow.cli.app import run
     from rocketflow.cli.failures import report
-    from rocketflow.cli.stop_signals import StoppedError, stop_in_order
+    from rocketflow.stop_signals import StoppedError, stop_in_order
 
     stop_in_order()
     try:

@@ -81,7 +81,8 @@ def demo(
         str | None,
         typer.Option(
             "--dir",
-            help="Where to keep the demo's store (default: rocketflow-demo-UID where temporary files go).",
+            help="Where to keep the demo's store (default: rocketflow-demo-UID where temporary files go); "
+            "what an earlier demo left there goes, whole or not.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from rocketflow.cli.stop_signals import StoppedError
 from rocketflow.errors import RocketFlowError
+from rocketflow.stop_signals import StoppedError
 from rocketflow_store.errors import StoreError
 
 EXIT_FINDINGS = 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -19,11 +21,31 @@ class StoppedError(BaseException):
         self.number = number
 
 
+class _Held:
+    """Whether a stop waits, and the signal that asked for it meanwhile."""
+
+    depth = 0
+    number = 0
+
+
 def stop_in_order() -> None:
     """From now on the first of these signals ends what is under way; those behind it change nothing any more."""
     for one in _STOPPING:
         if signal.getsignal(one) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's SIG_IGN stays
             signal.signal(one, _stop)
+
+
+@contextlib.contextmanager
+def stop_waits() -> Iterator[None]:
+    """A stop that is asked for in this block, which must be short, comes behind it."""
+    _Held.depth += 1
+    try:
+        yield
+    finally:
+        _Held.depth -= 1
+        if _Held.depth == 0 and _Held.number:
+            number, _Held.number = _Held.number, 0
+            raise StoppedError(number)
 
 
 def _too_late(number: int, frame: FrameType | None) -> None:
@@ -33,4 +55,7 @@ def _too_late(number: int, frame: FrameType | None) -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     for one in _STOPPING:
         signal.signal(one, _too_late)  # not SIG_IGN: Python complains of a signal that is on its way just now
-    raise StoppedError(number)
+    if _Held.depth:
+        _Held.number = number
+    else:
+        raise StoppedError(number)
