@@ -126,11 +126,11 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
     batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
     batch_queues.refresh()
-    side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
     for key in lost.light_queues:
         queues.add(*key)
     for key in lost.all_batch_queues:
         batch_queues.add(*key)
+    side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
     dispatcher = Dispatcher(queues, index if config.message_index_enable else None, side)
     checkpoint = _read_checkpoint(paths)
     recovery = _recover(paths, config, files, log, queues, batch_queues, index, dispatcher, checkpoint, lost)
@@ -215,10 +215,10 @@ def _recover(
         index.recover(start, log.store_timestamp_at)
     elif end.offset > start or recovery.written_end(end.offset) > end.offset:
         truncated_from, truncated_to = recovery.cut(end)
-    if not abort_found and lost.record is not None and end.offset < lost.record.end_phy_offset:
     if abort_found or lost.unfinished is not None:
         batch_queues.cut(start)  # units behind the durable frontier may have holes: they are made again
     batch_queues.cut_beyond(end.offset)
+    if not abort_found and lost.record is not None and end.offset < lost.record.end_phy_offset:
         index.recover(end.offset, log.store_timestamp_at)
     if confirmed is not None and confirmed.confirm_offset > end.offset:
         why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
