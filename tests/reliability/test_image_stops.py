@@ -21,13 +21,12 @@ from tests.reliability.checker import Place, check
 from tests.reliability.independent_reader import log_records
 from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, recovered
-from tests.reliability.trials import FULL, environment, seeds
+from tests.reliability.trials import COMMAND_LINE, FULL, environment, seeds
 from tests.reliability.workload import SMALL, body
 
 pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000
-CLI = "from rocketflow.cli import main; main()"
 SITE = """
 import os, time
 _time, _time_ns = time.time, time.time_ns
@@ -212,7 +211,7 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
             made.create_topic("t", 2)
         with outcome.open("wb") as out:
             child = subprocess.Popen(
-                [sys.executable, "-c", CLI, "store", "append", str(store), "--topic", "t", "--input", "-"],
+                [sys.executable, "-c", COMMAND_LINE, "store", "append", str(store), "--topic", "t", "--input", "-"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.PIPE,

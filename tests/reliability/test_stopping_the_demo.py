@@ -15,11 +15,10 @@ import pytest
 from rocketflow_store import MessageStore
 from tests.reliability.checker import findings
 from tests.reliability.results import Tally
-from tests.reliability.trials import environment, seeds
+from tests.reliability.trials import COMMAND_LINE, environment, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-CLI = "from rocketflow.cli import main; main()"
 FLIGHTS, DELAYS = 336_776, 128_432
 STOPS = {
     "SIGTERM": [signal.SIGTERM],
@@ -42,7 +41,7 @@ class Demo:
         self._said = temporary.parent / "said"
         with self._said.open("w") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", CLI, "demo", "--dir", str(home)],
+                [sys.executable, "-c", COMMAND_LINE, "demo", "--dir", str(home)],
                 stdout=said,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -10,6 +10,14 @@ FULL = os.environ.get("RF_FULL") == "1"
 """Full counts (`make test-full`)."""
 LEVEL = "full" if FULL else "fast" if os.environ.get("RF_FAULTS") == "1" else "sample"
 """How much is tried: `make test` takes a sample of what `make test-faults` does."""
+COMMAND_LINE = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test run under nohup, or in the background, hands on
+signal.signal(signal.SIGINT, signal.default_int_handler)  # that these are ignored
+from rocketflow.cli import main
+main()
+"""
+"""`python -c` of this is `rocketflow`, as a terminal starts it."""
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
