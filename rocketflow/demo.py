@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
 _MARK: Final = ".rocketflow-demo"
+_PROGRESS_OF_SPARK: Final = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO ")
 DELAYS_SQL: Final = """
 SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
                             'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
@@ -178,7 +180,8 @@ def _stream(arguments: Sequence[str]) -> dict[str, Any]:
     command = submit_command("stream.py", [*arguments, *spark])
     done = run_child(command, capture=True)
     if done.returncode != 0:
-        sys.stderr.write(done.stderr[-4000:])
+        said = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS_OF_SPARK.match(line)]
+        sys.stderr.write("".join(said)[-4000:])
         raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

@@ -33,7 +33,7 @@ def find_job(job: str) -> Path:
 
 def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
     """The spark-submit command line; arguments behind `--` are Spark's."""
-    from rocketflow.spark.session import LOCAL_SETTINGS, STREAM_SETTINGS, prepare_environment
+    from rocketflow.spark.session import LOCAL_SETTINGS, prepare_environment, stream_settings
 
     path = find_job(job)
     prepare_environment()
@@ -41,7 +41,7 @@ def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
     if "--" in ours:
         at = ours.index("--")
         ours, spark = ours[:at], ours[at + 1 :]
-    settings = dict(STREAM_SETTINGS)
+    settings = stream_settings()
     if not any(one.startswith("--master") for one in spark):
         settings |= LOCAL_SETTINGS
         spark = ["--master", "local[*]", *spark]

@@ -48,6 +48,17 @@ FAST_START_FLAGS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """JVM flags that halve the start of short jobs, and cost long ones throughput."""
 
 
+_LONGEST_SOCKET_DIRECTORY: Final = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")
+
+
+def stream_settings() -> dict[str, str]:
+    """`STREAM_SETTINGS`, with TCP where the temporary directory's path is too long for the name of a unix socket."""
+    settings = dict(STREAM_SETTINGS)
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_SOCKET_DIRECTORY:
+        del settings["spark.python.unix.domain.socket.enabled"]
+    return settings
+
+
 def prepare_environment() -> None:
     """Java, the workers' Python, and the loopback address, before the first JVM starts."""
     ensure_java()
@@ -77,7 +88,7 @@ def build_session(
 
     submitted = "SPARK_SUBMIT" in os.environ.get("SPARK_ENV_LOADED", "") or "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(app_name)
-    settings = dict(STREAM_SETTINGS)
+    settings = stream_settings()
     if not submitted:
         builder = builder.master(master or "local[*]")
         if (master or "local").startswith("local"):

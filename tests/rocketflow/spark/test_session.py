@@ -1,0 +1,54 @@
+"""The settings of our sessions, on machines that are not as most are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from rocketflow.spark.session import stream_settings
+from rocketflow_store import Message, MessageStore
+from tests.reliability.trials import environment
+
+COUNT = """
+import json
+from rocketflow.spark.session import build_session
+spark = build_session("test", "local[1]", fast_start=True)
+print(json.dumps({"rows": spark.read.format("rocketflow").options(path=PATH, subscribe="t").load().count()}))
+"""
+
+
+def test_the_longest_directory_that_a_unix_socket_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for length in range(40, 90):
+        directory = Path("/tmp") / ("x" * (length - 5))
+        monkeypatch.setattr("tempfile.tempdir", str(directory))
+        directory.mkdir()
+        try:
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(str(directory / f".{uuid.uuid4()}.sock"))
+            fits = True
+        except OSError:
+            fits = False
+        finally:
+            for left in directory.iterdir():
+                left.unlink()
+            directory.rmdir()
+        assert ("spark.python.unix.domain.socket.enabled" in stream_settings()) == fits, length
+
+
+def test_a_session_with_a_long_temporary_directory(tmp_path: Path) -> None:
+    """Spark's own default there is an OSError from the first Python worker."""
+    directory = tmp_path / ("long" * 20)
+    directory.mkdir()
+    with MessageStore.open(tmp_path / "s") as store:
+        store.put_messages(Message("t", b"x") for _ in range(7))
+    code = COUNT.replace("PATH", repr(str(tmp_path / "s")))
+    env = environment(TMPDIR=str(directory), JAVA_TOOL_OPTIONS=f"-Djava.io.tmpdir={directory}")
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 7}
