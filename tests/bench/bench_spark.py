@@ -123,6 +123,8 @@ def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> It
 def _sinks(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
     """Every round goes on behind the last, in our store as in Kafka's topic."""
 
+    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))  # as our README says
+
     def ours(target: Path, options: dict[str, str]) -> float:
         into = Case("", "rocketflow", {"path": str(target), "topic": "out", **options})
         return sink_rate(parquet_stream(spark, data.parquet), into)
