@@ -211,6 +211,11 @@ class StoreReader:
             found = self._batch_table.find(topic, queue_id)
         return found
 
+    def batch_names(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of the queues of BatchCQ topics."""
+        self._batch_table.refresh()
+        return [(one.topic, one.queue_id) for one in self._batch_table.all()]
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets; both 0 for a queue that does not exist."""
         batch_queue = self.find_batch(topic, queue_id)

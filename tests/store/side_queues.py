@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.message import MessageBatch
@@ -72,11 +73,9 @@ def served(store: MessageStore | StoreReader) -> dict[Place, bytes]:
         offset, high = store.bounds(topic, queue_id)
         while offset < high:
             got = store.get_message(topic, queue_id, offset)
-            at = offset
             for one in got.messages:
-                place = one.queue_offset if one.topic == topic else at
-                found[topic, queue_id, place] = one.body
-                at += 1
+                light = dict(lmq_units(one.properties))
+                found[topic, queue_id, light.get(topic, one.queue_offset)] = one.body
             assert got.next_begin_offset > offset, (topic, queue_id, offset, got.status)
             offset = got.next_begin_offset
     return found

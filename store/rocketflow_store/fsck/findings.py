@@ -108,6 +108,20 @@ class RangeSet:
                 self._ranges[at : at + 1] = [one for one in parts if one[0] < one[1]]
                 return
 
+    def subtract(self, other: RangeSet) -> None:
+        """Take all of `other` out."""
+        kept: list[tuple[int, int]] = []
+        for start, stop in self._ranges:
+            for low, high in other._ranges[bisect_right(other._ranges, start, key=lambda one: one[1]) :]:
+                if low >= stop:
+                    break
+                if start < low:
+                    kept.append((start, low))
+                start = max(start, high)
+            if start < stop:
+                kept.append((start, stop))
+        self._ranges = kept
+
     def contains(self, numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
         """Which of `numbers` are in."""
         if not self._ranges:
@@ -149,6 +163,8 @@ class VerifyResult:
     damage: list[Damage] = field(default_factory=list)
     queues: set[tuple[str, int]] = field(default_factory=set)
     """Queues whose units have to be made again."""
+    batch_queues: set[tuple[str, int]] = field(default_factory=set)
+    """Queues of BatchCQ topics that have to be made again."""
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     strays: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     """Queue offsets whose unit belongs to no record."""

@@ -20,6 +20,7 @@ from rocketflow_store.columnar.dispatch_rows import DispatchRows, rows_of_record
 from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
@@ -39,6 +40,7 @@ from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import StopRecord
@@ -80,6 +82,8 @@ class RepairPlan:
     meta: tuple[Finding, ...] = ()
     queues: tuple[tuple[str, int], ...] = ()
     queue_files: tuple[str, ...] = ()
+    light_queues: tuple[tuple[str, int], ...] = ()
+    batch_queues: tuple[tuple[str, int], ...] = ()
     index: bool = False
     checkpoint: bool = False
     offsets: tuple[Finding, ...] = ()
@@ -97,7 +101,10 @@ class RepairPlan:
             ("clamp", self.offsets),
         )
         steps = [RepairStep(action, one.file, one.detail) for action, found in listed for one in found]
-        steps += [RepairStep("rebuild-queue", f"{topic}/{queue}", "units disagree") for topic, queue in self.queues]
+        steps += [
+            RepairStep("rebuild-queue", f"{topic}/{queue}", "units disagree")
+            for topic, queue in (*self.queues, *self.light_queues, *self.batch_queues)
+        ]
         if self.index:
             steps.append(RepairStep("rebuild-index", "index", "entries disagree with the log, or are missing"))
         if self.checkpoint:
@@ -151,13 +158,18 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
     )
     if fit.recover or sizes:
         return fit
+    plain = sorted(one for one in found.queues if not one[0].startswith(LMQ_PREFIX))
+    places = {str(paths.consume_queue / topic / str(queue_id)) for topic, queue_id in plain}
+    healable = not of("missing-file")  # the open that makes side queues again refuses a log with a gap
     return replace(
         fit,
-        queues=tuple(sorted(found.queues)),
-        queue_files=tuple(sorted({one.file for one in of(*_UNIT_KINDS)})),
+        queues=tuple(plain),
+        queue_files=tuple(sorted({one.file for one in of(*_UNIT_KINDS) if str(Path(one.file).parent) in places})),
+        light_queues=tuple(sorted(found.queues.difference(plain))) if healable else (),
+        batch_queues=tuple(sorted(found.batch_queues)) if healable else (),
         index=found.index_damaged,
         checkpoint=bool(of("checkpoint")),
-        offsets=() if found.queues else of("offset"),
+        offsets=() if found.queues or found.batch_queues else of("offset"),
     )
 
 
@@ -189,7 +201,7 @@ def repair_store(
         if stuck or not plan.steps:
             break
         result.steps += plan.steps
-        if plan.recover and not _recovered(path, config, result):
+        if (plan.recover or plan.light_queues or plan.batch_queues) and not _recovered(path, config, result):
             break
     assert result is not None
     return result
@@ -208,7 +220,10 @@ def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> 
 
 
 def _inside(file: str, paths: StorePaths) -> bool:
-    return any(file.startswith(f"{one}/") for one in (*paths.commit_logs, paths.consume_queue, paths.index))
+    return any(
+        file.startswith(f"{one}/")
+        for one in (*paths.commit_logs, paths.consume_queue, paths.batch_consume_queue, paths.index)
+    )
 
 
 def _restorable(path: Path) -> bool:
@@ -255,6 +270,8 @@ class _Apply:
             self._meta(plan.meta[0])
         if plan.queues:
             self._queues()
+        if plan.light_queues or plan.batch_queues:
+            self._side_queues()
         if plan.index:
             self._index()
         if plan.checkpoint:
@@ -324,9 +341,7 @@ class _Apply:
                 self._quarantine.note(HEALED, name, 0, 0, "the file was missing; it was made again from the log")
         size = self._config.mapped_file_size_consume_queue
         queues = {
-            key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True)
-            for key in wanted
-            if not key[0].startswith(LMQ_PREFIX)
+            key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True) for key in wanted
         }
         ends = dict.fromkeys(queues, 0)
         for rows in self._rows():
@@ -346,6 +361,15 @@ class _Apply:
             for directory in (paths.consume_queue / key[0] / str(key[1]), paths.consume_queue / key[0]):
                 os_files.sync_directory(directory)
         os_files.sync_directory(paths.consume_queue)
+
+    def _side_queues(self) -> None:
+        """Put light queues and those of BatchCQ topics aside: the open that follows makes them again."""
+        plan, paths = self._plan, self._paths
+        begin_healing(paths, plan.light_queues, plan.batch_queues)
+        rooms = ((paths.consume_queue, plan.light_queues), (paths.batch_consume_queue, plan.batch_queues))
+        for directory in [room / topic / str(queue_id) for room, queues in rooms for topic, queue_id in queues]:
+            kept = self._quarantine.set_aside(directory) if directory.is_dir() else None
+            self._quarantine.note(HEALED, directory, 0, 0, "units were made again from the log", kept)
 
     def _end_of(self, queue: ConsumeQueue, claimed: int) -> int:
         """Behind the last record of a queue: the log's, those lost to damage, those removed with their log files."""
@@ -416,7 +440,11 @@ class _Apply:
         for topic, queue_id in self._found.queue_ends:
             queues[topic] = max(queues.get(topic, 0), queue_id + 1)
         for topic, count in sorted(queues.items()):
-            topics.set_queue_nums(topic, max(count, self._config.default_topic_queue_nums))
+            if topic.startswith(LMQ_PREFIX):
+                continue
+            made = topics.set_queue_nums(topic, max(count, self._config.default_topic_queue_nums))
+            if (self._paths.batch_consume_queue / topic).is_dir():
+                topics.put(replace(made, attributes={**made.attributes, QUEUE_TYPE_ATTRIBUTE: BATCH_CQ}))
 
     def _meta(self, one: Finding) -> None:
         path = self._paths.meta

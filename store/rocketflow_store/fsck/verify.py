@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import StoreError
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
-from rocketflow_store.fsck.findings import Damage, Finding, FindingList, VerifyResult
+from rocketflow_store.fsck.findings import Damage, Finding, FindingList, RangeSet, VerifyResult
+from rocketflow_store.fsck.verify_batch import BatchQueueCheck, BatchSum
 from rocketflow_store.fsck.verify_index import IndexCheck
 from rocketflow_store.fsck.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
 from rocketflow_store.fsck.verify_side import (
@@ -127,6 +131,7 @@ class _Verification:
         self._record = believed_record(reader.paths)
         self._found = FindingList()
         self._queues: dict[Queue, QueueReport] = {}
+        self._batches: dict[Queue, BatchSum] = {}
         self._damage: list[Damage] = []
         self._behind_marks: list[tuple[int, int]] = []
         self._done = 0
@@ -145,8 +150,17 @@ class _Verification:
         topics = check_config(reader.paths, found)
         index = IndexCheck(reader.index.files, reader.min_phy_offset, self._end, settled=self._state == "clean")
         index.structure(found, reader.log)
+        self._batch_topics = self._find_batch_topics()
         context = LogContext(
-            reader, index, self._settled, topics, self._bounds, self._told, record_crc_range(reader.paths)
+            reader,
+            index,
+            self._settled,
+            topics,
+            self._bounds,
+            self._told,
+            self._batch_topics,
+            self._find_light_queues(),
+            record_crc_range(reader.paths),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
@@ -161,6 +175,7 @@ class _Verification:
         for topic, queue_id in sorted(self._bounds.keys() | self._queues.keys()):
             self._queue(topic, queue_id)
         self._units()
+        self._check_batch_queues(topics)
         self._index(index, reports)
         self._damages()
         check_meta(reader.paths, reader.config, found)
@@ -207,6 +222,8 @@ class _Verification:
         self._damage += report.damage
         for key, one in report.queues.items():
             self._queues.setdefault(key, QueueReport()).update(one)
+        for key, batch in report.batches.items():
+            self._batches.setdefault(key, BatchSum()).update(batch)
 
     # -- the log
 
@@ -266,7 +283,10 @@ class _Verification:
         queue = self._reader.find(topic, queue_id)
         report = self._queues.setdefault((topic, queue_id), QueueReport())
         low, high = self._bounds.get((topic, queue_id), (0, 0))
-        if queue is None or topic.startswith(LMQ_PREFIX):
+        light = topic.startswith(LMQ_PREFIX)
+        if light:  # of messages that took the same offset, because nobody asked for units, the last has it
+            report.wrong.subtract(report.right)
+        if queue is None:
             return
         reached = queue.scan_end() if self._settled else high
         if report.matched == high - low == max(reached, report.next_offset) - low and not report.wrong:
@@ -282,12 +302,20 @@ class _Verification:
                 report.missing.add_numbers(empty[empty < report.next_offset])
             match = np.zeros(len(units), bool)
             match[there & ~blanks] = True
-            match[match] = self._match(topic, queue_id, first, units)[match]
+            if light:
+                match &= report.right.contains(np.arange(first, first + len(units)))
+            else:
+                match[match] = self._match(topic, queue_id, first, units)[match]
             real = np.flatnonzero(there & ~blanks)
-            hit = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=True)]
+            hit = real[self._in_damage(units["phy_offset"][real].astype(np.int64), claim=not light)]
             match[hit] = True
             odd = np.flatnonzero(there & ~blanks & ~match)
             odd = odd[~report.wrong.contains(odd + first)]
+            if light:
+                odd = odd[units["phy_offset"][odd].astype(np.int64) >= self._reader.min_phy_offset]
+                odd = odd[units["phy_offset"][odd].astype(np.int64) < self._limit_of_units]
+                report.stray.add_numbers(odd + first)
+                continue
             for row in odd[:_MAX_ODD].tolist():
                 self._odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]), low)
             report.stray.add_numbers(odd[_MAX_ODD:] + first)
@@ -393,17 +421,69 @@ class _Verification:
             directory = self._reader.paths.consume_queue / topic / str(queue_id)
             size = self._reader.config.mapped_file_size_consume_queue
             for kind, numbers in kinds:
-                for first, stop in numbers.ranges:
+                if numbers:
                     self._result.queues.add((topic, queue_id))
-                    position, end = first * UNIT_SIZE, stop * UNIT_SIZE
-                    while position < end:
-                        base = position - position % size
-                        length = min(end, base + size) - position
-                        what = f"queue offset {position // UNIT_SIZE}"
-                        if length > UNIT_SIZE:
-                            what += f" to {(position + length) // UNIT_SIZE - 1}"
-                        self._found.add(kind, directory / f"{base:020d}", position - base, length, what)
-                        position += length
+                self._list_units(kind, directory, numbers, size, UNIT_SIZE, "queue offset")
+
+    def _list_units(
+        self, kind: str, directory: Path, numbers: RangeSet, file_size: int, unit_size: int, name: str
+    ) -> None:
+        for first, stop in numbers.ranges:
+            position, end = first * unit_size, stop * unit_size
+            while position < end:
+                base = position - position % file_size
+                length = min(end, base + file_size) - position
+                what = f"{name} {position // unit_size}"
+                if length > unit_size:
+                    what += f" to {(position + length) // unit_size - 1}"
+                self._found.add(kind, directory / f"{base:020d}", position - base, length, what)
+                position += length
+
+    # -- queues of BatchCQ topics
+
+    def _find_batch_topics(self) -> frozenset[str]:
+        there = {topic for topic, _ in self._reader.batch_names()}
+        there |= {topic for topic, _ in self._record.batch_queues} if self._record is not None else set()
+        with suppress(StoreError):
+            topics = ConfigFiles(self._reader.paths.config).topics.topics()
+            there |= {name for name, one in topics.items() if one.is_batch_cq}
+        return frozenset(there)
+
+    def _find_light_queues(self) -> frozenset[str] | None:
+        there = {topic for topic, _ in self._bounds if topic.startswith(LMQ_PREFIX)}
+        if self._record is None:
+            return None if there else frozenset()
+        return frozenset(there | {topic for topic, _ in self._record.queues if topic.startswith(LMQ_PREFIX)})
+
+    @property
+    def _limit_of_units(self) -> int:
+        """Units of records behind this offset may be what an unclean stop left."""
+        return 1 << 62 if self._state == "clean" else self._settled
+
+    def _check_batch_queues(self, topics: dict[str, int] | None) -> None:
+        reader, low = self._reader, self._reader.min_phy_offset
+        damage = sorted((one.phy_offset, one.end) for one in self._damage)
+        settled = self._limit_of_units
+        for key in sorted({*reader.batch_names(), *self._batches}):
+            queue, told = reader.find_batch(*key), self._batches.get(key, BatchSum())
+            if queue is None and topics is not None and key[0] not in topics:
+                continue  # of a topic that was deleted
+            check = BatchQueueCheck(reader, key, low, settled, damage, lambda at: self._in_damage(at, claim=True))
+            high = queue.bounds(0)[1] if queue is not None else 0
+            self._result.queue_ends[key] = max(high, told.next_offset)
+            if check.is_sound(told):
+                continue
+            ranges = check.ranges()
+            directory = reader.paths.batch_consume_queue / key[0] / str(key[1])
+            size = queue.file_size if queue is not None else reader.config.mapper_file_size_batch_consume_queue
+            for kind, numbers in (
+                ("missing-unit", ranges.missing),
+                ("wrong-unit", ranges.wrong),
+                ("stray-unit", ranges.stray),
+            ):
+                if numbers:
+                    self._result.batch_queues.add(key)
+                self._list_units(kind, directory, numbers, size, BATCH_UNIT_SIZE, "unit")
 
     # -- index
 

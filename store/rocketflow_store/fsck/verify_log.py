@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
@@ -14,11 +15,14 @@ from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
+from rocketflow_store.fsck.verify_batch import BatchSum
 from rocketflow_store.fsck.verify_index import Compared
 from rocketflow_store.log.resync import is_end_blank, next_sound
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import stray_offsets
+from rocketflow_store.queues.side_queues import batch_units
+from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +52,9 @@ class LogContext:
     """Numbers of queues."""
     bounds: Mapping[Queue, tuple[int, int]]
     told: Callable[[int], None]
+    batch_topics: frozenset[str] = frozenset()
+    light_queues: frozenset[str] | None = None
+    """Light queues that there are, or were; None: whichever a record names."""
     record_crc: tuple[int, int] = (0, 0)
     """Physical offsets in which every record ends with a CRC of itself."""
 
@@ -61,12 +68,15 @@ class QueueReport:
     missing: RangeSet = field(default_factory=RangeSet)
     wrong: RangeSet = field(default_factory=RangeSet)
     stray: RangeSet = field(default_factory=RangeSet)
+    right: RangeSet = field(default_factory=RangeSet)
+    """Of light queues alone: a record names other queues than its own."""
 
     def update(self, other: QueueReport) -> None:
         self.matched += other.matched
         self.next_offset = max(self.next_offset, other.next_offset)
         self.missing.update(other.missing)
         self.wrong.update(other.wrong)
+        self.right.update(other.right)
 
 
 @dataclass(slots=True)
@@ -83,6 +93,7 @@ class LogFileReport:
     damage: list[Damage] = field(default_factory=list)
     heads: list[Damage] = field(default_factory=list)
     queues: dict[Queue, QueueReport] = field(default_factory=dict)
+    batches: dict[Queue, BatchSum] = field(default_factory=dict)
     index: Compared = field(default_factory=Compared)
 
 
@@ -191,12 +202,32 @@ class LogFileCheck:
     def _units_of(self, rows: DispatchRows, records: RecordColumns) -> None:
         """Every record's unit: there, and the same."""
         skipped = records.sys_flag & INNER_BATCH_FLAG != 0
-        paths = self._context.reader.paths
         for code, (topic, queue_id) in enumerate(rows.queues):
-            mine = np.flatnonzero((rows.queue_of == code) & ~skipped)
-            if len(mine) == 0 or (paths.batch_consume_queue / topic).is_dir():
+            mine = np.flatnonzero(rows.queue_of == code)
+            if topic in self._context.batch_topics:
+                self._sum_up(topic, queue_id, rows, mine)
                 continue
-            self._compare_units(topic, queue_id, rows, mine)
+            mine = mine[~skipped[mine]]
+            if len(mine):
+                self._compare_units(topic, queue_id, rows, mine)
+        for name in sorted({name for _, name, _ in rows.lmq}):
+            of_row = np.array([row for row, one, _ in rows.lmq if one == name], np.intp)
+            light = replace(
+                rows,
+                phy_offsets=rows.phy_offsets[of_row],
+                sizes=rows.sizes[of_row],
+                tags_codes=rows.tags_codes[of_row],
+                queue_offsets=np.array([offset for _, one, offset in rows.lmq if one == name], np.int64),
+            )
+            if is_directory_name(name):
+                self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)))
+
+    def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
+        """Take the units that records of a BatchCQ topic have to have."""
+        counts = None if rows.batch_nums is None else rows.batch_nums[mine]
+        mine = mine[~stray_offsets(rows.queue_offsets[mine], None, counts)]
+        mine = mine[rows.phy_offsets[mine] < self._context.settled]
+        self._report.batches.setdefault((topic, queue_id), BatchSum()).add(batch_units(rows, mine))
 
     def _other_heads(self, rows: DispatchRows, mine: npt.NDArray[np.intp], why: str) -> None:
         """Records whose body is right and whose head cannot be."""
@@ -208,9 +239,13 @@ class LogFileCheck:
     def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
         context = self._context
         known = context.bounds.get((topic, queue_id))
-        if known is None and context.topics is not None and topic not in context.topics:
+        light = topic.startswith(LMQ_PREFIX)
+        if light:
+            if known is None and context.light_queues is not None and topic not in context.light_queues:
+                return  # units of light queues were not asked for
+        elif known is None and context.topics is not None and topic not in context.topics:
             return  # of a topic that was deleted
-        if known is None and context.topics is not None and queue_id >= context.topics[topic]:
+        elif known is None and context.topics is not None and queue_id >= context.topics[topic]:
             self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
             return
         report = self._report.queues.setdefault((topic, queue_id), QueueReport())
@@ -245,6 +280,8 @@ class LogFileCheck:
                 codes = chosen["tags_code"].astype(np.int64)
                 same &= (codes == rows.tags_codes[rows_here]) | (codes <= MAX_EXT_ADDRESS)
             report.matched += int(np.count_nonzero(there & same))
+            if light:
+                report.right.add_numbers(np.unique(wanted[there & same]))
             if not (there & same).all():
                 report.missing.add_numbers(np.unique(wanted[~there]))
                 report.wrong.add_numbers(np.unique(wanted[there & ~same]))

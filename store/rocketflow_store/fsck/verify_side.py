@@ -126,10 +126,13 @@ def check_files(paths: StorePaths, config: StoreConfig, found: FindingList) -> N
     for base, following in pairwise(bases):
         for gone in range(base + size, following, size):
             found.add("missing-file", paths.commit_log / file_name(gone), 0, size, "a CommitLog file is missing")
-    for topic in _directories(paths.consume_queue):
-        for queue in _directories(topic):
+    for room, size in (
+        (paths.consume_queue, config.mapped_file_size_consume_queue),
+        (paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
+    ):
+        for queue in [one for topic in _directories(room) for one in _directories(topic)]:
             if queue.name.isdigit():
-                _directory(queue, config.mapped_file_size_consume_queue, found)
+                _directory(queue, size, found)
             else:
                 found.add("foreign-file", queue, 0, 0, "is no queue")
     for one in _files(paths.index):

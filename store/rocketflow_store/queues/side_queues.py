@@ -76,7 +76,7 @@ class SideQueues:
             at = np.flatnonzero(rows.queue_of == code)
             queue_of[at] = -1
             if len(at):
-                self._batch_queues.add(*rows.queues[code]).put(_batch_units(rows, at))
+                self._batch_queues.add(*rows.queues[code]).put(batch_units(rows, at))
         return replace(rows, queue_of=queue_of)
 
     def _put_light(self, name: str, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
@@ -87,7 +87,8 @@ class SideQueues:
             queue.put_bytes(queue_offset, UNIT_STRUCT.pack(phy_offset, size, tags_code))
 
 
-def _batch_units(rows: DispatchRows, at: npt.NDArray[np.intp]) -> npt.NDArray[np.void]:
+def batch_units(rows: DispatchRows, at: npt.NDArray[np.intp]) -> npt.NDArray[np.void]:
+    """The units of the records `at` of `rows`, all of one queue."""
     units = np.zeros(len(at), BATCH_UNIT_DTYPE)
     units["phy_offset"], units["msg_size"] = rows.phy_offsets[at], rows.sizes[at]
     units["tags_code"], units["store_timestamp"] = rows.tags_codes[at], rows.store_timestamps[at]

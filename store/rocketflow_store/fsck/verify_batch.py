@@ -1,0 +1,186 @@
+"""The units of BatchCQ topics against the log.
+
+A unit's place says nothing, so that a queue as a whole is compared with its records: their number and a sum over the
+bytes of their units. Only where these differ are units and records gone through side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.fsck.findings import RangeSet
+from rocketflow_store.log.log_walk import sound_records
+from rocketflow_store.queues.batch_consume_queue import written_batches
+from rocketflow_store.queues.consume_queue import lost
+from rocketflow_store.queues.queue_holes import leave_out_strays
+from rocketflow_store.queues.side_queues import batch_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.store_reader import StoreReader
+
+    Ints = npt.NDArray[np.int64]
+    Units = npt.NDArray[np.void]
+    Queue = tuple[str, int]
+
+_BLOCK: Final = 1 << 14
+_WORDS: Final = -(-BATCH_UNIT_SIZE // 8)
+_FACTORS: Final = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % (1 << 64) | 1 for n in range(_WORDS)], np.uint64)
+
+
+@dataclass(slots=True)
+class BatchSum:
+    """How many units there are, a sum over their bytes that their order does not change, and where the queue ends."""
+
+    count: int = 0
+    total: int = 0
+    next_offset: int = 0
+
+    def add(self, units: Units) -> None:
+        """Count these too."""
+        if len(units):
+            octets = np.zeros((len(units), _WORDS * 8), np.uint8)
+            octets[:, :BATCH_UNIT_SIZE] = np.ascontiguousarray(units).view(np.uint8).reshape(len(units), -1)
+            mixed = (octets.view(np.uint64) * _FACTORS).sum(axis=1, dtype=np.uint64)
+            mixed = (mixed ^ (mixed >> np.uint64(32))) * _FACTORS[0]
+            self.count += len(units)
+            self.total = (self.total + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
+            self.next_offset = max(self.next_offset, int((units["msg_base_offset"] + units["batch_size"]).max()))
+
+    def update(self, other: BatchSum) -> None:
+        """Count what the other counted."""
+        self.count += other.count
+        self.total = (self.total + other.total) % (1 << 64)
+        self.next_offset = max(self.next_offset, other.next_offset)
+
+
+@dataclass(slots=True)
+class BatchRanges:
+    """Numbers of units that are wrong."""
+
+    missing: RangeSet
+    wrong: RangeSet
+    stray: RangeSet
+
+
+class BatchQueueCheck:
+    """The check of one queue; records of [`low`, `settled`) have to have their units."""
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        key: Queue,
+        low: int,
+        settled: int,
+        damage: list[tuple[int, int]],
+        in_damage: Callable[[Ints], npt.NDArray[np.bool_]],
+    ) -> None:
+        self._reader, self._key, self._low, self._settled = reader, key, low, settled
+        self._damage, self._in_damage = damage, in_damage
+        self._queue = reader.find_batch(*key)
+
+    def is_sound(self, told: BatchSum) -> bool:
+        """Whether the queue has the units of the records, and these alone, in their order."""
+        mine, before = BatchSum(), -1
+        queue = self._queue
+        if queue is None:
+            return told.count == 0
+        for start in range(queue.first_unit, queue.end_unit, _BLOCK):
+            units = queue.units(start, min(start + _BLOCK, queue.end_unit))
+            places = units["phy_offset"].astype(np.int64)
+            real = ~lost(units)
+            rising = np.append(before, places[real])
+            if not (np.diff(rising) > 0).all():
+                return False
+            before = int(rising[-1])
+            mine.add(units[real & (places >= self._low) & (places < self._settled)])
+        return (mine.count, mine.total) == (told.count, told.total) and _last_written(queue) == queue.end_unit
+
+    def ranges(self) -> BatchRanges:
+        """Which units are not those of the records, by going through both."""
+        found = BatchRanges(RangeSet(), RangeSet(), RangeSet())
+        there = self._there()
+        numbers, units = np.zeros(0, np.int64), np.zeros(0, BATCH_UNIT_DTYPE)
+        following = 0
+        for wanted in self._wanted():
+            while len(units) < len(wanted):
+                more = next(there, None)
+                if more is None:
+                    break
+                numbers, units = np.concatenate([numbers, more[0]]), np.concatenate([units, more[1]])
+            count = min(len(units), len(wanted))
+            same = units[:count] == wanted[:count]
+            is_there = written_batches(units[:count])
+            found.wrong.add_numbers(numbers[:count][is_there & ~same])
+            found.missing.add_numbers(numbers[:count][~is_there])
+            following = int(numbers[count - 1]) + 1 if count else following
+            if count < len(wanted):
+                found.missing.add(following, following + len(wanted) - count)
+                following += len(wanted) - count
+            numbers, units = numbers[count:], units[count:]
+        while len(units):
+            found.stray.add_numbers(numbers[units.view(np.uint8).reshape(len(units), -1).any(axis=1)])
+            numbers, units = next(there, (numbers[:0], units[:0]))
+        return found
+
+    def _there(self) -> Iterator[tuple[Ints, Units]]:
+        """(numbers, units) of the queue's units, but those of removed, damaged, lost and unsettled records."""
+        queue = self._queue
+        if queue is None:
+            return
+        leading = True
+        for start in range(queue.first_unit if self._low else 0, _last_written(queue), _BLOCK):
+            units = _units_with_holes(queue, start, min(start + _BLOCK, _last_written(queue)))
+            places, is_there = units["phy_offset"].astype(np.int64), written_batches(units)
+            kept = ~lost(units) & ~(is_there & (places >= self._settled))
+            kept[is_there] &= ~self._in_damage(places[is_there])
+            if leading:
+                removed = is_there & (places < self._low)
+                count = len(units) if removed.all() else int(np.argmin(removed))
+                kept[:count] = False
+                leading = count == len(units)
+            yield np.flatnonzero(kept) + start, units[kept]
+
+    def _wanted(self) -> Iterator[Units]:
+        """The units of the log's records."""
+        reader = self._reader
+        for mapped, records in sound_records(reader.log_files, self._settled, self._damage):
+            rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
+            leave_out_strays(rows)
+            if self._key in rows.queues:
+                mine = np.flatnonzero(rows.queue_of == list(rows.queues).index(self._key))
+                yield batch_units(rows, mine[rows.phy_offsets[mine] >= self._low])
+
+
+def _last_written(queue: BatchConsumeQueue) -> int:
+    """The number behind the last unit that holds anything."""
+    behind = queue.behind_files
+    while behind > queue.first_unit:
+        start = max(behind - _BLOCK, queue.first_unit)
+        units = _units_with_holes(queue, start, behind)
+        some = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1))
+        if len(some):
+            return start + int(some[-1]) + 1
+        behind = start
+    return behind
+
+
+def _units_with_holes(queue: BatchConsumeQueue, start: int, stop: int) -> Units:
+    """Units [start, stop), zero where their file is not there."""
+    out = np.zeros(stop - start, BATCH_UNIT_DTYPE)
+    number = start
+    while number < stop:
+        file_end = (number // queue.units_per_file + 1) * queue.units_per_file
+        got = queue.units(number, min(stop, file_end))
+        out[number - start : number - start + len(got)] = got
+        number = file_end
+    return out
