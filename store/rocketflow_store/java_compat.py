@@ -8,8 +8,15 @@ crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import mul
+from typing import Final
 
 from isal.isal_zlib import crc32 as _crc32
+
+_TAIL: Final = 12
+"""So many last characters of a key are hashed apart: a client's UNIQ_KEYs differ only there."""
+_POWERS: Final = tuple(tuple(31**at for at in range(count - 1, -1, -1)) for count in range(_TAIL + 1))
+_TAIL_POWERS: Final = tuple(31**count & 0xFFFFFFFF for count in range(_TAIL + 1))
 
 
 def wrap_int32(value: int) -> int:
@@ -40,7 +47,13 @@ def string_hash(text: str) -> int:
 
 def index_hash(topic: str, key: str) -> int:
     """Key hash of an index entry, in [0, 2**31)."""
-    value = abs(string_hash(f"{topic}#{key}"))
+    tail = key[-_TAIL:]
+    if tail.isascii():  # hash(head + tail) = hash(head) * 31 ** len(tail) + hash(tail)
+        count = len(tail)
+        value = string_hash(f"{topic}#{key[:-_TAIL]}") * _TAIL_POWERS[count]
+        value = abs(wrap_int32(value + sum(map(mul, tail.encode("ascii"), _POWERS[count]))))
+    else:
+        value = abs(string_hash(f"{topic}#{key}"))
     return 0 if value == 1 << 31 else value
 
 

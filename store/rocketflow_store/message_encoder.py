@@ -6,6 +6,7 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +62,7 @@ def check_topic(topic: str, row: int | None = None) -> None:
         ) from error
 
 
+@lru_cache(maxsize=4096)  # of names that pass: an error is not kept
 def check_send_topic(topic: str, row: int | None = None) -> None:
     """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
     check_topic(topic, row)
@@ -224,11 +226,10 @@ class MessageEncoder:
     @staticmethod
     def own_properties(message: Message) -> dict[str, str]:
         """What the message itself says, in the order it is stored (without UNIQ_KEY and what scheduling adds)."""
-        properties = {
-            name: value
-            for name, value in message.properties.items()
-            if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None
-        }
+        properties: dict[str, str] = {}
+        for name, value in message.properties.items():
+            if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None:
+                properties[name] = value
         keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
         if keys:
             properties[PROPERTY_KEYS] = keys

@@ -142,6 +142,7 @@ class MessageStore:
             at_last.callback(self._lock.release)
             at_last.callback(self._parts.close_files)
             self._async.close()
+            self._put.close()
             self._flushing.stop()
             self._clean_thread.stop()
             self._allocator.stop()

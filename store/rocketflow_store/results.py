@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rocketflow_store.status import PutMessageStatus
 
 
-@dataclass(frozen=True, slots=True)
-class PutMessageResult:
+class PutMessageResult(NamedTuple):
     """Outcome of one put; the offsets are -1 and `msg_id` empty where nothing was stored, `why` then says why.
 
     Of a client batch the offsets are those of its first message and `msg_id` holds one id a message, joined by commas.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from rocketflow_store.message import (
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -61,8 +61,7 @@ class DispatchRows:
     """(row, name, queue offset) of light queues that get a unit too."""
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchRow:
+class DispatchRow(NamedTuple):
     """What dispatch needs of one record; `queue_id` is -1 where it gets no unit."""
 
     topic: str
@@ -83,35 +82,32 @@ class DispatchRow:
 
 def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
     """Single rows as columns."""
-    queues = sorted({(row.topic, row.queue_id) for row in rows})
-    topics = sorted({row.topic for row in rows})
+    columns: Any = DispatchRow._make(zip(*rows))
+    topic_of, queue_of = columns.topic, list(zip(columns.topic, columns.queue_id, strict=True))
+    topics, queues = sorted(set(topic_of)), sorted(set(queue_of))
     queue_codes = {queue: -1 if queue[1] < 0 else code for code, queue in enumerate(queues)}
     topic_codes = {topic: code for code, topic in enumerate(topics)}
-
-    def column(name: str) -> Ints:
-        return np.array([getattr(row, name) for row in rows], np.int64)
-
     entries = index_entries(
         topics,
-        np.array([topic_codes[row.topic] for row in rows], np.int32),
-        _strings([row.uniq_key for row in rows]),
-        _strings([row.keys for row in rows]),
+        np.array([topic_codes[topic] for topic in topic_of], np.int32),
+        _strings(columns.uniq_key),
+        _strings(columns.keys),
     )
     return DispatchRows(
-        phy_offsets=column("phy_offset"),
-        sizes=column("size"),
-        tags_codes=column("tags_code"),
-        store_timestamps=column("store_timestamp"),
-        queue_offsets=column("queue_offset"),
+        phy_offsets=np.array(columns.phy_offset, np.int64),
+        sizes=np.array(columns.size, np.int64),
+        tags_codes=np.array(columns.tags_code, np.int64),
+        store_timestamps=np.array(columns.store_timestamp, np.int64),
+        queue_offsets=np.array(columns.queue_offset, np.int64),
         queues=queues,
-        queue_of=np.array([queue_codes[row.topic, row.queue_id] for row in rows], np.int32),
-        entries=entries.where(np.array([row.indexed for row in rows], bool)),
-        batch_nums=column("batch_num"),
+        queue_of=np.array([queue_codes[queue] for queue in queue_of], np.int32),
+        entries=entries.where(np.array(columns.indexed, bool)),
+        batch_nums=np.array(columns.batch_num, np.int64),
         lmq=[(number, *one) for number, row in enumerate(rows) for one in row.lmq],
     )
 
 
-def _strings(values: Sequence[str]) -> pa.Array:
+def _strings(values: Iterable[str]) -> pa.Array:
     raw = [value.encode("utf-8", "replace") for value in values]
     offsets = np.zeros(len(raw) + 1, np.int32)
     np.cumsum([len(one) for one in raw], out=offsets[1:])

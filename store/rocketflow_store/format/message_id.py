@@ -44,14 +44,19 @@ def decode_host(raw: bytes) -> str:
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
+@lru_cache(maxsize=4096)
+def _host_digits(host: str) -> str:
+    return encode_host(host).hex().upper()
+
+
 def offset_msg_id(store_host: str, phy_offset: int) -> str:
     """The offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
-    return (encode_host(store_host) + _OFFSET.pack(phy_offset)).hex().upper()
+    return f"{_host_digits(store_host)}{phy_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 def offset_msg_ids(store_host: str, phy_offsets: Sequence[int]) -> str:
     """Offset message ids joined by commas, as a batch is answered."""
-    host = encode_host(store_host).hex().upper()
+    host = _host_digits(store_host)
     return ",".join([f"{host}{phy_offset:016X}" for phy_offset in phy_offsets])
 
 
@@ -70,13 +75,13 @@ class UniqKeyGenerator:
     """Makes UNIQ_KEYs: unique in this process by counter and time, across processes by pid and a random number."""
 
     def __init__(self, ip: str = "127.0.0.1") -> None:
-        self._lock = threading.Lock()
         self._ip = ipaddress.ip_address(ip).packed
         self._reseed()
+        os.register_at_fork(after_in_child=self._reseed)
 
     def _reseed(self) -> None:
-        self._pid = os.getpid()
-        self._prefix = (self._ip + struct.pack(">H", self._pid & 0xFFFF) + os.urandom(4)).hex().upper()
+        self._lock = threading.Lock()  # another thread may have held it when this process was forked
+        self._prefix = (self._ip + struct.pack(">H", os.getpid() & 0xFFFF) + os.urandom(4)).hex().upper()
         self._last_tick = 0
         self._month_start, self._month_checked_until = 0, 0.0
 
@@ -86,8 +91,6 @@ class UniqKeyGenerator:
         A tick is the month's milliseconds times 65536 plus the counter: consecutive ids never meet.
         """
         with self._lock:
-            if self._pid != os.getpid():
-                self._reseed()
             now = time.time()
             if now >= self._month_checked_until:
                 month = time.gmtime(now)

@@ -111,7 +111,8 @@ def encode_record(
         if properties and not properties.endswith(b"\x02"):
             properties += b"\x02"
         reserved = PROPERTY_CRC_SIZE
-    size = record_size(fields, property_crc)
+    hosts, topic_size = len(fields.born_host) + len(fields.store_host), len(fields.topic) + (1 if v1 else 2)
+    size = FIXED_SIZE + hosts + len(fields.body) + topic_size + len(properties) + reserved
     record = b"".join(
         (
             _HEAD.pack(

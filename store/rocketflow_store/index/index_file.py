@@ -21,7 +21,7 @@ from rocketflow_store.format.index_layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -98,7 +98,9 @@ class IndexFile:
 
     def _write_header(self) -> None:
         header = self.header
-        self._map[:HEADER_SIZE] = HEADER_STRUCT.pack(
+        HEADER_STRUCT.pack_into(
+            self._map,
+            0,
             header.begin_timestamp,
             header.end_timestamp,
             header.begin_phy_offset,
@@ -124,7 +126,8 @@ class IndexFile:
     @property
     def room(self) -> int:
         """Entries that still fit."""
-        return max(self.index_num - self.header.index_count, 0)
+        free = self.index_num - self.header.index_count
+        return free if free > 0 else 0
 
     @property
     def entries(self) -> int:
@@ -193,33 +196,36 @@ class IndexFile:
         self._write_header()
         return count
 
-    def put_one(self, key_hash: int, phy_offset: int, store_timestamp: int) -> None:
-        """Append one entry; there must be room."""
+    def put_record(self, key_hashes: Sequence[int], phy_offset: int, store_timestamp: int) -> int:
+        """As `put`, for entries of one record."""
         assert self._write
-        header = self.header
+        header, mapped = self.header, self._map
+        count = min(len(key_hashes), self.room)
         number = header.index_count
-        assert number < self.index_num
-        self._reserve(number + 1)
-        slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
-        (previous,) = _SLOT_STRUCT.unpack_from(self._map, slot_at)
-        if not 0 < previous <= number:
-            previous = 0
-        seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
-        ENTRY_STRUCT.pack_into(
-            self._map,
-            self._entries_at + ENTRY_SIZE * number,
-            key_hash,
-            phy_offset,
-            min(max(seconds, 0), _MAX_TIME_DIFF),
-            previous,
-        )
-        _SLOT_STRUCT.pack_into(self._map, slot_at, number)
-        if number <= 1:
-            header.begin_phy_offset, header.begin_timestamp = phy_offset, store_timestamp
-        header.hash_slot_count += previous == 0
-        header.index_count = number + 1
+        self._reserve(number + count)
+        for key_hash in key_hashes[:count]:
+            slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
+            (previous,) = _SLOT_STRUCT.unpack_from(mapped, slot_at)
+            if not 0 < previous <= number:
+                previous = 0
+            seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
+            ENTRY_STRUCT.pack_into(
+                mapped,
+                self._entries_at + ENTRY_SIZE * number,
+                key_hash,
+                phy_offset,
+                min(max(seconds, 0), _MAX_TIME_DIFF),
+                previous,
+            )
+            _SLOT_STRUCT.pack_into(mapped, slot_at, number)
+            if number <= 1:
+                header.begin_phy_offset, header.begin_timestamp = phy_offset, store_timestamp
+            header.hash_slot_count += previous == 0
+            number += 1
+        header.index_count = number
         header.end_phy_offset, header.end_timestamp = phy_offset, store_timestamp
         self._write_header()
+        return count
 
     def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
         """Seconds since the file's begin; a file's first entry is measured against the value carried over."""

@@ -14,7 +14,7 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.java_compat import index_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -99,21 +99,19 @@ class IndexService:
         while done < len(key_hashes):
             done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
 
-    def put_one(self, key_hash: int, phy_offset: int, store_timestamp: int) -> None:
-        """Append one entry."""
-        current = self._newest
-        if current is None or current.room == 0:
-            current = self._writable()
-        current.put_one(key_hash, phy_offset, store_timestamp)
+    def put_record(self, key_hashes: Sequence[int], phy_offset: int, store_timestamp: int) -> None:
+        """Append the entries of one record."""
+        while key_hashes:
+            key_hashes = key_hashes[self._writable().put_record(key_hashes, phy_offset, store_timestamp) :]
 
     def _writable(self) -> IndexFile:
         """The newest file, or a new one where that is full (which is then synced)."""
         current = self._newest
-        if current is not None and current.room == 0:
+        if current is not None and current.room:
+            return current
+        if current is not None:
             current.sync()
-        if current is None or current.room == 0:
-            current = self._create(current)
-        return current
+        return self._create(current)
 
     @property
     def _newest(self) -> IndexFile | None:

@@ -20,7 +20,7 @@ from rocketflow_store.format.record import BLANK_SIZE, encode_blank
 from rocketflow_store.log.flush import flush_due
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -114,18 +114,16 @@ class CommitLog:
         the places.
         """
         begin = at = self.wrote_offset
-        view = memoryview(data)
         buffered = self._buffered
         if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
             raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         try:
-            for number, (phy_offset, start) in enumerate(stretches, 1):
-                stop = stretches[number][1] if number < len(stretches) else len(data)
+            for phy_offset, part in _parts(data, stretches):
                 if phy_offset != at:
                     self._end_file(at)
                 mapped = self._file_for(phy_offset)
-                self._write(mapped, phy_offset - mapped.file_from_offset, view[start:stop])
-                at = phy_offset + stop - start
+                self._write(mapped, phy_offset - mapped.file_from_offset, part)
+                at = phy_offset + len(part)
         except BaseException:
             self.undo(begin)
             raise
@@ -242,3 +240,12 @@ class CommitLog:
             offset = mapped.end_offset
         self.flushed_offset = max(self.flushed_offset, target)
         return target
+
+
+def _parts(data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> Iterable[tuple[int, bytes | memoryview]]:
+    """(physical offset, bytes) of each stretch."""
+    if len(stretches) == 1:
+        return ((stretches[0][0], data),)
+    view = memoryview(data)
+    stops = [start for _, start in stretches[1:]]
+    return [(phy_offset, view[start:stop]) for (phy_offset, start), stop in zip(stretches, [*stops, len(data)])]

@@ -6,6 +6,8 @@ A failed sync fences: nothing is acknowledged any more, and no later sync is bel
 from __future__ import annotations
 
 import threading
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import events
@@ -50,14 +52,31 @@ def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_siz
     return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
 
 
+class _Waiter:
+    """One who waits for a sync: until the log is durable up to `offset`, or until it `syncs` itself."""
+
+    __slots__ = ("offset", "syncs", "woken")
+
+    def __init__(self, offset: int) -> None:
+        self.offset, self.syncs = offset, False
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+
 class GroupFlush:
-    """Waiters hand in the offset they need; one of them syncs for all."""
+    """Waiters hand in the offset they need; one of them syncs for all.
+
+    When its sync is over it has the next one begin, by the first whom it came too early for, and wakes the others.
+    """
 
     def __init__(self, commit_log: CommitLog, path: object) -> None:
         self._commit_log, self._path = commit_log, path
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._syncing = False
+        self._waiters: deque[_Waiter] = deque()
         self._fence: StoreFencedError | None = None
+        self.synced: Callable[[], None] | None = None
+        """Called after a sync by the thread that made it, before those wake who waited for it."""
 
     @property
     def fence(self) -> StoreFencedError | None:
@@ -77,24 +96,64 @@ class GroupFlush:
 
     def flush_to(self, offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to `offset`; False where that took longer than `timeout_s`."""
-        commit_log = self._commit_log
-        with self._changed:
-            while commit_log.flushed_offset < offset:
-                self.check()
-                if not self._syncing:
-                    self._syncing = True
-                    break
-                if not self._changed.wait(timeout_s):
-                    return False
-            else:
+        waiter = None
+        with self._lock:
+            if self._commit_log.flushed_offset >= offset:
                 return True
+            self.check()
+            if self._syncing:
+                waiter = _Waiter(offset)
+                self._waiters.append(waiter)
+            self._syncing = True
+        if waiter is not None and not self._wait(waiter, timeout_s):
+            return False
+        if waiter is not None and not waiter.syncs:
+            if self._commit_log.flushed_offset < offset:
+                self.check()
+            return True
         try:
-            self._fencing(commit_log.sync)
+            self._fencing(self._commit_log.sync)
         finally:
-            with self._changed:
-                self._syncing = False
-                self._changed.notify_all()
+            self._wake_synced()
         return True
+
+    def _wait(self, waiter: _Waiter, timeout_s: float) -> bool:
+        """Sleep until there is something to do, or nothing left to wait for; False where time is up."""
+        try:
+            in_time = waiter.woken.acquire(timeout=timeout_s)
+        except BaseException:
+            if not self._leave(waiter) and waiter.syncs:
+                self._wake_synced()
+            raise
+        return in_time or not self._leave(waiter)
+
+    def _leave(self, waiter: _Waiter) -> bool:
+        """Wait no more; False where the waiter was just woken."""
+        with self._lock, suppress(ValueError):
+            self._waiters.remove(waiter)
+            return True
+        return False
+
+    def _wake_synced(self) -> None:
+        """A sync is over: let the next begin, and wake those whom this one was for (all, where it failed)."""
+        with self._lock:
+            end = self._commit_log.flushed_offset
+            waiters = list(self._waiters)
+            self._waiters.clear()
+            if self._fence is None:
+                self._waiters.extend(one for one in waiters if one.offset > end)
+                waiters = [one for one in waiters if one.offset <= end]
+            self._syncing = bool(self._waiters)
+            if self._waiters:
+                following = self._waiters.popleft()
+                following.syncs = True
+                following.woken.release()
+        try:
+            if self.synced is not None and self._fence is None:
+                self.synced()
+        finally:
+            for one in waiters:
+                one.woken.release()
 
     def flush_early(self, begin: int) -> None:
         """Let the disk work on what was written from `begin` on before it is published; nobody waits for it."""

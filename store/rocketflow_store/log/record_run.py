@@ -35,9 +35,9 @@ class RecordRun:
     __slots__ = (
         "_bytes",
         "_commit_log",
+        "_next",
         "_offsets",
         "_parts",
-        "_pending",
         "_phy_offsets",
         "_sizes",
         "_stretches",
@@ -58,16 +58,16 @@ class RecordRun:
         self._stretches: list[tuple[int, int]] = []
         self._phy_offsets: list[int] = []
         self._sizes: list[int] = []
-        self._pending: dict[tuple[str, int], int] = {}
+        self._next: dict[tuple[str, int], int] = {}
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message of this run gets."""
-        return self._offsets.next(topic, queue_id) + self._pending.get((topic, queue_id), 0)
+        taken = self._next.get((topic, queue_id))
+        return self._offsets.next(topic, queue_id) if taken is None else taken
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
         """The queue's next `count` offsets are given away."""
-        self._offsets.next(topic, queue_id)
-        self._pending[topic, queue_id] = self._pending.get((topic, queue_id), 0) + count
+        self._next[topic, queue_id] = self.next_offset(topic, queue_id) + count
 
     def where(self, size: int) -> int:
         """Physical offset of the next record, if it has `size` bytes."""
@@ -117,7 +117,7 @@ class RecordRun:
 
     def publish(self) -> None:
         """The queues advance, and the log ends behind the run."""
-        self._offsets.advance_all(self._pending)
+        self._offsets.move_to(self._next)
         self._commit_log.publish(self.end)
 
     def _data(self) -> bytes | memoryview:

@@ -79,9 +79,9 @@ class MappedFile:
         return buffer
 
     def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
-        """Put `data` at `position` of the file."""
+        """Put `data` (octets) at `position` of the file."""
         assert self._write
-        assert 0 <= position <= position + memoryview(data).nbytes <= self.file_size
+        assert 0 <= position <= self.file_size - len(data)
         os_files.write_at(self._fd, self.path, position, data)
 
     def write_direct(self, position: int, data: memoryview) -> None:

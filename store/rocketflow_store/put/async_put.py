@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.errors import StoreClosedError, StoreFencedError
@@ -223,7 +223,7 @@ class AsyncPut:
     def _late(self, live: list[_Pending], why: str) -> None:
         for one in live:
             one.outcomes = [
-                replace(outcome, status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
+                outcome._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
                 if isinstance(outcome, PutMessageResult) and outcome.stored
                 else outcome
                 for outcome in one.outcomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
 """What was appended with one write, or one chunk of it."""
 
-_GATHER_FROM: Final = 24
+_GATHER_FROM: Final = 40
 """From this many single rows on, columns are quicker than a loop."""
 
 
@@ -42,6 +43,8 @@ class ConfirmedDispatch:
         """What the last call of `follow` failed with, None where it went well."""
         self.dispatched_timestamp = parts.store_timestamp
         """Store time of the last record that was dispatched (ms)."""
+        if parts.sync_flush:
+            parts.flush.synced = self._follow_for_all
 
     def add(self, end_offset: int, rows: Dispatched) -> None:
         """These rows were appended, up to `end_offset`; under the put lock, in the order of the log."""
@@ -51,17 +54,20 @@ class ConfirmedDispatch:
         """As `add`, for several."""
         self._pending.extend(rows)
 
-    def follow(self) -> None:
+    def follow(self, until: int | None = None) -> None:
         """Dispatch what the flush mode confirms, and publish how far readers may look.
 
-        Where that fails (no space for a queue, say) nothing is forgotten: `failure` tells why, and the next call tries
-        again. A failed sync fences the store.
+        Nothing is done where readers see everything below `until` already. Where it fails (no space for a queue, say)
+        nothing is forgotten: `failure` tells why, and the next call tries again. A failed sync fences the store.
         """
+        if until is not None and until <= self.confirm_offset:
+            return
         with self.lock:
             limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
             taken: list[tuple[int, Dispatched]] = []
-            while self._pending and self._pending[0][0] <= limit:
-                taken.append(self._pending.popleft())
+            pending = self._pending
+            while pending and pending[0][0] <= limit:
+                taken.append(pending.popleft())
             ready = [rows for _, rows in taken]
             try:
                 if ready and self.failure is not None:
@@ -85,6 +91,11 @@ class ConfirmedDispatch:
                     self.dispatched_timestamp = last[-1].store_timestamp
                 elif len(last.store_timestamps):
                     self.dispatched_timestamp = int(last.store_timestamps[-1])
+
+    def _follow_for_all(self) -> None:
+        """What was synced for many is dispatched once; each of them finds that done, or what it failed with."""
+        with suppress(Exception):
+            self.follow()
 
     def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""

@@ -38,16 +38,14 @@ class Dispatcher:
     def dispatch_one(self, row: DispatchRow) -> None:
         """As `dispatch`, for a single record."""
         if row.queue_id >= 0 and not (self._side is not None and self._side.take_one(row)):
-            queue = self._queues.add(row.topic, row.queue_id)
-            queue.put_bytes(row.queue_offset, UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code))
+            unit = UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code)
+            self._queues.add(row.topic, row.queue_id).put_bytes(row.queue_offset, unit)
         index = self._index
         if index is None or not row.indexed or row.phy_offset < index.end_phy_offset:
             return
-        if row.uniq_key:
-            index.put_one(index_hash(row.topic, row.uniq_key), row.phy_offset, row.store_timestamp)
-        for key in row.keys.split(" "):
-            if key:
-                index.put_one(index_hash(row.topic, key), row.phy_offset, row.store_timestamp)
+        hashes = [index_hash(row.topic, key) for key in (row.uniq_key, *row.keys.split(" ")) if key]
+        if hashes:
+            index.put_record(hashes, row.phy_offset, row.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""

@@ -5,9 +5,7 @@ Puts are serialised by the put lock; syncs are shared (`flush.GroupFlush`).
 
 from __future__ import annotations
 
-import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -21,6 +19,7 @@ from rocketflow_store.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
     StoreAccessError,
+    StoreClosedError,
     StoreError,
     StoreFencedError,
     StoreFullError,
@@ -44,6 +43,7 @@ from rocketflow_store.message import (
     MessageBatch,
 )
 from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
@@ -60,8 +60,11 @@ if TYPE_CHECKING:
 PutRequest: TypeAlias = Message | MessageBatch | RecordFields
 """What can be put: a message, a client's batch, or a record whose fields are given byte for byte."""
 
-_COLUMNS_FROM: Final = 24
-"""From this many records on, columns are quicker than a loop."""
+Outcomes: TypeAlias = list[PutMessageResult | Exception]
+"""What came of requests: an exception where one made no sense."""
+
+_BUSY: Final = "another put does not come back"
+_INTERRUPTED: Final = "the thread that appended it with others was interrupted; the message may be stored"
 LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
 _NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
 
@@ -89,7 +92,9 @@ class PutPath:
         self._delay_levels_ms, self._property_crc = parts.config.delay_levels_ms, parts.config.append_prop_crc
         self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
-        self.lock = threading.RLock()
+        self.lock = PutLock()
+        self._timeout_s = parts.config.sync_flush_timeout / 1000
+        self._closed = False
         self.next_queue: dict[str, int] = {}
         """Which queue of a topic is next in turn."""
         self.store_timestamp = parts.store_timestamp
@@ -98,26 +103,77 @@ class PutPath:
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
         """Store requests in order with one flush for all; each has its own outcome."""
         began_ns = time.perf_counter_ns()
-        results: list[PutMessageResult] = []
-        for outcome in self.append(requests):
-            if not isinstance(outcome, PutMessageResult):
-                raise outcome
-            results.append(outcome)
-        results = self._acknowledge(results)
+        if self._is_page_cache_busy():
+            outcomes = self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
+        elif self.lock.acquire_now():
+            try:
+                outcomes = self._append(requests)
+                end = self._commit_log.wrote_offset
+            finally:
+                self.lock.release()
+            outcomes = self._acknowledge(outcomes, end)
+        else:
+            outcomes = self._put_together(WaitingPut(requests))
         elapsed_ns = time.perf_counter_ns() - began_ns
         if elapsed_ns >= SLOW_PUT_NS:
-            self._statistics.slow_put(elapsed_ns, len(results))
-        return results
+            self._statistics.slow_put(elapsed_ns, len(outcomes))
+        for outcome in outcomes:
+            if not isinstance(outcome, PutMessageResult):
+                raise outcome
+        return outcomes  # type: ignore[return-value]
 
-    def append(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
-        """Append requests in order, in runs; what came of each.
+    def append(self, requests: Sequence[PutRequest]) -> Outcomes:
+        """Append requests in order; what came of each.
 
         What is refused is a result that says so; an exception is an argument that makes no sense, it concerns its
         request alone. Nothing is acknowledged yet.
         """
+        if self._is_page_cache_busy():
+            return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
+        with self.lock:
+            return self._append(requests)
+
+    def close(self) -> None:
+        """Whoever puts from now on gets StoreClosedError."""
+        with self.lock:
+            self._closed = True
+
+    def _put_together(self, put: WaitingPut) -> Outcomes:
+        """As `put`, where another thread appends just now: with others that come meanwhile."""
+        taken = self.lock.queue_up(put)
+        if not taken:
+            return self._taken_along(put)
+        interrupted = _INTERRUPTED
+        try:
+            try:
+                outcomes = self._append([request for one in taken for request in one.requests])
+                end = self._commit_log.wrote_offset
+                _share(outcomes, taken)
+            finally:
+                self.lock.release()
+            _share(self._acknowledge(outcomes, end), taken)
+            interrupted = ""
+        finally:
+            for one in taken[1:]:
+                if interrupted:
+                    one.outcomes = self._late(one.outcomes, interrupted)
+                one.done = True
+                one.wake()
+        return put.outcomes
+
+    def _taken_along(self, put: WaitingPut) -> Outcomes:
+        """What came of a put that another thread appends and acknowledges."""
+        if not put.done and not put.sleep(self._timeout_s if self._parts.sync_flush else -1) and not put.done:
+            return self._late(put.outcomes, LATE)
+        if not put.outcomes:
+            return self._refuse_all(put.requests, PutMessageStatus.UNKNOWN_ERROR, _INTERRUPTED)
+        return put.outcomes
+
+    def _append(self, requests: Sequence[PutRequest]) -> Outcomes:
+        """Append requests in runs; under the put lock."""
         if len(requests) == 1:
             return self._append_run(requests)
-        outcomes: list[PutMessageResult | Exception] = []
+        outcomes: Outcomes = []
         start, size = 0, 0
         for number, request in enumerate(requests):
             size += len(request.body or b"")
@@ -126,31 +182,48 @@ class PutPath:
                 start, size = number, len(request.body or b"")
         return outcomes + self._append_run(requests[start:] if start else requests)
 
-    def _acknowledge(self, results: list[PutMessageResult]) -> list[PutMessageResult]:
-        """Wait for the flush that the mode promises, then let readers see the messages."""
-        if not any(result.stored for result in results):
-            return results
+    def _acknowledge(self, outcomes: Outcomes, end: int) -> Outcomes:
+        """Wait for the flush that the mode promises of the log up to `end`, then let readers see the messages."""
+        for one in outcomes:
+            if isinstance(one, PutMessageResult) and one.physical_offset >= 0:
+                break
+        else:
+            return outcomes
         if self._parts.sync_flush:
-            end = self._commit_log.wrote_offset
             try:
-                in_time = self._flush.flush_to(end, self._config.sync_flush_timeout / 1000)
+                in_time = self._flush.flush_to(end, self._timeout_s)
             except StoreFencedError as error:
-                self._statistics.late(results)
-                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, str(error)) for one in results]
+                return self._late(outcomes, str(error))
             if not in_time:
-                self._statistics.late(results)
-                return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, LATE) for one in results]
+                return self._late(outcomes, LATE)
         elif self.appended is not None:
             self.appended()
         try:
-            self._dispatch.follow()
+            self._dispatch.follow(end)
         except (StoreError, MemoryError) as error:
-            self._statistics.late(results)
-            return [_with_status(one, PutMessageStatus.FLUSH_DISK_TIMEOUT, unseen_because(error)) for one in results]
-        return results
+            return self._late(outcomes, unseen_because(error))
+        return outcomes
+
+    def _late(self, outcomes: Outcomes, why: str) -> Outcomes:
+        """What was stored may not be there for good: its outcomes say so."""
+        late = [
+            one._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
+            if isinstance(one, PutMessageResult) and one.stored
+            else one
+            for one in outcomes
+        ]
+        self._statistics.late([one for one in late if isinstance(one, PutMessageResult)])
+        return late
+
+    def _is_page_cache_busy(self) -> bool:
+        return self._statistics.lock_began_ms > 0 and self._statistics.page_cache_busy(
+            self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
+        )
 
     def check_writable(self) -> None:
-        """Raise where a sync, the last commit or the last dispatch failed, or the disk is too full."""
+        """Raise where a sync, the last commit or the last dispatch failed, the disk is too full, or after `close`."""
+        if self._closed:
+            raise StoreClosedError(self._parts.paths.root)
         self._flush.check()
         if self._dispatch.failure is not None:
             self._dispatch.follow()
@@ -167,34 +240,29 @@ class PutPath:
         self.store_timestamp = max(self.store_timestamp, self._config.clock.now_ms())
         return self.store_timestamp
 
-    def _append_run(self, requests: Sequence[PutRequest]) -> list[PutMessageResult | Exception]:
+    def _append_run(self, requests: Sequence[PutRequest]) -> Outcomes:
         statistics = self._statistics
-        if statistics.lock_began_ms and statistics.page_cache_busy(
-            self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
-        ):
-            return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, "another put does not come back")
-        with self.lock:
-            try:
-                if self._is_held_up():
-                    self.check_writable()
-                now_ms = statistics.lock_began_ms = self.tick()
-                run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
-                outcomes = self._take(run, requests, now_ms)
-                if run.count:
-                    self._write(run)
-                self._refusing = False
-                return outcomes
-            except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
-                return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
-            except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
-                if isinstance(error, StoreFencedError):
-                    self._flush.fence = error
-                why = str(error) or "out of memory"
-                events.tell(events.REFUSED, self._parts.paths.root, "put", why, quietly=self._refusing)
-                self._refusing = True
-                return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
-            finally:
-                statistics.lock_began_ms = 0
+        try:
+            if self._is_held_up():
+                self.check_writable()
+            now_ms = statistics.lock_began_ms = self.tick()
+            run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
+            outcomes = self._take(run, requests, now_ms)
+            if run.count:
+                self._write(run)
+            self._refusing = False
+            return outcomes
+        except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
+            return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
+        except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
+            if isinstance(error, StoreFencedError):
+                self._flush.fence = error
+            why = str(error) or "out of memory"
+            events.tell(events.REFUSED, self._parts.paths.root, "put", why, quietly=self._refusing)
+            self._refusing = True
+            return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
+        finally:
+            statistics.lock_began_ms = 0
 
     def _write(self, run: RecordRun) -> None:
         rows = run.dispatched(self._delay_levels_ms)
@@ -212,12 +280,13 @@ class PutPath:
             self._flush.fence is not None
             or self._commit_log.commit_error is not None
             or self._dispatch.failure is not None
+            or self._closed
             or self._is_disk_full()
         )
 
-    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> list[PutMessageResult | Exception]:
+    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> Outcomes:
         """Give each request its place in the run. Batches that follow each other become records together."""
-        outcomes: list[PutMessageResult | Exception] = []
+        outcomes: Outcomes = []
         batches: list[tuple[int, CheckedBatch]] = []
         for request in requests:
             try:
@@ -250,7 +319,7 @@ class PutPath:
         self,
         run: RecordRun,
         batches: list[tuple[int, CheckedBatch]],
-        outcomes: list[PutMessageResult | Exception],
+        outcomes: Outcomes,
         now_ms: int,
     ) -> None:
         property_crc = self._property_crc
@@ -287,9 +356,7 @@ class PutPath:
         run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
         batches.clear()
 
-    def _refuse_all(
-        self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str
-    ) -> list[PutMessageResult | Exception]:
+    def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]
 
     def refuse(self, request: PutRequest, status: PutMessageStatus, why: str) -> PutMessageResult:
@@ -375,9 +442,7 @@ class PutPath:
 
 
 def _by_columns(requests: Sequence[PutRequest]) -> bool:
-    if len(requests) == 1:
-        return isinstance(requests[0], MessageBatch)
-    return len(requests) >= _COLUMNS_FROM or any(isinstance(one, MessageBatch) for one in requests)
+    return any(isinstance(request, MessageBatch) for request in requests)
 
 
 def unseen_because(error: BaseException) -> str:
@@ -385,7 +450,9 @@ def unseen_because(error: BaseException) -> str:
     return f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
 
 
-def _with_status(result: PutMessageResult, status: PutMessageStatus, why: str) -> PutMessageResult:
-    if not result.stored:
-        return result
-    return replace(result, status=status, why=why)
+def _share(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:
+    """Give each put what came of its requests."""
+    at = 0
+    for put in puts:
+        put.outcomes = outcomes[at : at + len(put.requests)]
+        at += len(put.requests)

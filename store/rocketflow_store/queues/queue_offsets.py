@@ -50,6 +50,10 @@ class QueueOffsets:
         pending.update(zip(queues, (got + counts).tolist(), strict=True))
         return offsets
 
+    def move_to(self, following: dict[tuple[str, int], int]) -> None:
+        """The queues' next messages get these offsets."""
+        self._next.update(following)
+
     def advance_all(self, pending: dict[tuple[str, int], int]) -> None:
         """Make the counts of `assign` final."""
         known = self._next
