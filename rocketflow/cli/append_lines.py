@@ -9,6 +9,8 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from rocketflow.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,7 +26,13 @@ _FIELDS: Final = {
 def append_lines(path: str, topic: str, queue: int | None, source: str, sync: bool) -> int:
     """Append every line of `source`; how many were refused."""
     from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
+    from rocketflow_store.errors import MessageRejectedError
+    from rocketflow_store.message_encoder import check_send_topic
 
+    try:
+        check_send_topic(topic)
+    except MessageRejectedError as error:
+        raise UsageError(f"--topic: {error.why}") from error
     flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
     refused = 0
     with _lines(source) as lines, MessageStore.open(path, StoreConfig(flush_disk_type=flush)) as store:
@@ -46,8 +54,6 @@ def append_lines(path: str, topic: str, queue: int | None, source: str, sync: bo
 
 @contextlib.contextmanager
 def _lines(source: str) -> Iterator[IO[str]]:
-    from rocketflow.errors import UsageError
-
     if source == "-":
         yield sys.stdin
         return
