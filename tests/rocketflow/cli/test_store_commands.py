@@ -172,7 +172,7 @@ def test_bad_input_is_one_line_and_an_exit_code(capsys: pytest.CaptureFixture[st
     assert failure(capsys, "no-such-command")[0] == 2
     for topic in ("../x", "x" * 128, "SCHEDULE_TOPIC_XXXX"):
         code, said = failure(capsys, "store", "append", tmp_path / "new", "--topic", topic, "--input", file)
-        assert (code, topic in said, (tmp_path / "new").exists()) == (2, True, False)
+        assert (code, topic[:60] in said, (tmp_path / "new").exists()) == (2, True, False)
     code, said = failure(capsys, "submit", "no-such-job")
     assert (code, "stream" in said) == (2, True)
     with MessageStore.open(tmp_path / "s"):
