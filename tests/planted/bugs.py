@@ -263,6 +263,17 @@ BUGS: Final = (
         [f"{STORE}/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
     ),
     Bug(
+        "what-waits-in-the-pool-is-shown",
+        "readers see what was appended to a store pool and not committed",
+        [
+            Change(
+                "return self.wrote_offset if self._buffered is None else self._committed_offset",
+                "return self.wrote_offset",
+            )
+        ],
+        [f"{ROWS}/test_power_loss.py::test_power_loss_with_a_store_pool"],
+    ),
+    Bug(
         "bounds-of-a-while-ago",
         "the begin of a queue that nothing was left of, for an end of a while ago, is kept for the end of now",
         [

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store import (
+    FlushDiskType,
+    Message,
+    MessageStore,
+    PutMessageResult,
+    PutMessageStatus,
+    StoreConfig,
+    StoreReader,
+)
 from rocketflow_store.errors import StoreError
 from tests.reliability.checker import Place, Verdict, check, numbers_there
 from tests.reliability.disk_layer import CHANGES, Call
@@ -19,6 +28,14 @@ from tests.reliability.workload import SMALL, body
 
 NEVER_MS = 3_600_000
 """An interval at which no flushing thread comes by: the seed alone decides when something is flushed."""
+POOL = {
+    "transient_store_pool_enable": True,
+    "transient_store_pool_size": 3,
+    "commit_interval_commit_log": NEVER_MS,
+    "commit_commit_log_least_pages": 1 << 20,
+    "commit_commit_log_thorough_interval": 0,
+}
+"""Settings of a store with a TransientStorePool that is committed when the seed says so."""
 _EQUAL_FROM, _EQUAL_STEP = 40_000_000, 40
 """Numbers whose bodies have the same size."""
 
@@ -31,6 +48,7 @@ class Ack:
     place: Place
     phy_offset: int
     end_offset: int
+    at: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,8 @@ class Run:
     flush: str
     rng: random.Random
     freeze: Callable[[Call], bool]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the store, beside those of `config`."""
     acks: list[Ack] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     attempted: int = 0
@@ -97,7 +117,8 @@ class Run:
             self.flush,
             self.rng,
             self.freeze,
-            list(instant.acks),
+            self.settings,
+            acks=list(instant.acks),
             attempted=instant.attempted,
             equal=self.equal,
         )
@@ -106,7 +127,7 @@ class Run:
         """Open, do so many things, close."""
         self.disk.on_call = self._look
         tolerated = (StoreError,) if self.tolerant else ()
-        with suppress(*tolerated), MessageStore.open(self.disk.root, config(self.flush)) as self.store:
+        with suppress(*tolerated), MessageStore.open(self.disk.root, self.config()) as self.store:
             there = [ack for ack in self.acks if ack.end_offset <= self.store.max_phy_offset]
             assert self.may_lose or there == self.acks, f"a restart lost {self.acks[len(there) :]}"
             self.acks = there
@@ -118,6 +139,10 @@ class Run:
                     self._step(self.store)
             self.before_close(self.store)
         self.disk.on_call = lambda _: None
+
+    def config(self) -> StoreConfig:
+        """What the store is opened with."""
+        return config(self.flush, **self.settings)
 
     def _number(self, index: int) -> int:
         return _EQUAL_FROM + _EQUAL_STEP * index if self.equal else index
@@ -143,6 +168,8 @@ class Run:
         return check(self.disk.root, acked, self.numbers(self.attempted), refused=self.refused)
 
     def _step(self, store: MessageStore) -> None:
+        if self.settings.get("transient_store_pool_enable") and self.rng.random() < 0.2:
+            store._flushing.commit_step()
         kind = self.rng.random()
         if kind < 0.06:
             began = len(self.acks)
@@ -157,17 +184,11 @@ class Run:
         numbers = [self._number(self.attempted + index) for index in range(count)]
         self.attempted += count
         messages = [Message("t", body(one), keys=[f"k{one}"], tags="w") for one in numbers]
-        for number, result in zip(numbers, store.put_messages(messages), strict=True):
+        results = store.put_messages(messages)
+        for at, (number, result) in enumerate(zip(numbers, results, strict=True)):
             if result.status is PutMessageStatus.PUT_OK:
-                size = store.look_message_by_offset(result.physical_offset).store_size  # type: ignore[union-attr]
-                self.acks.append(
-                    Ack(
-                        number,
-                        (result.queue_id, result.queue_offset),
-                        result.physical_offset,
-                        result.physical_offset + size,
-                    )
-                )
+                place, end = (result.queue_id, result.queue_offset), _end(store, results[at:])
+                self.acks.append(Ack(number, place, result.physical_offset, end))
             elif result.status is not PutMessageStatus.FLUSH_DISK_TIMEOUT:
                 self.refused.add(number)
 
@@ -177,23 +198,31 @@ class Run:
 
     def _look(self, call: Call) -> None:
         if call.kind in CHANGES and self.freeze(call):
-            self.instants.append(self._instant(call))
+            self.instants.append(self._instant(Call(call.kind, call.path, ())))  # (its data may be a pool's buffer)
 
     def _instant(self, call: Call) -> Instant:
         confirm = self.store.confirm_offset if self.store is not None else 0
         return Instant(self.disk.freeze(), tuple(self.acks), self.attempted, confirm, self._flushed, call)
 
 
+def _end(store: MessageStore, results: Sequence[PutMessageResult]) -> int:
+    """Where the record of the first of these, the last ones that were put, ends."""
+    message = store.look_message_by_offset(results[0].physical_offset)
+    if message is not None:
+        return results[0].physical_offset + message.store_size
+    return results[1].physical_offset if len(results) > 1 else store._commit_log.wrote_offset  # not committed yet
+
+
 def after_power_loss(
-    image: Path, instant: Instant, run: Run, context: str, *, recovered: bool = False
+    image: Path, instant: Instant, run: Run, context: str, *, recovered: bool = False, keys: bool = True
 ) -> tuple[list[int], int]:
     """Recover the image; (acknowledged messages that are missing, how many were promised to be there).
 
-    `recovered` says that somebody did, and was told of what is missing.
+    `recovered` says that somebody did, and was told of what is missing. `keys` asks for every message by its key.
     """
     sync = run.flush == "sync"
-    promised = instant.acks if sync else instant.durable(SMALL["mapped_file_size_commit_log"])
-    with MessageStore.open(image, config(run.flush)) as store:
+    promised = instant.acks if sync else instant.durable(run.config().mapped_file_size_commit_log)
+    with MessageStore.open(image, run.config()) as store:
         recovery, end = store.recovery, store.max_phy_offset
     assert end >= instant.confirm_offset or not sync, f"{context}: readers had seen more (C1)"
     missing = [ack for ack in instant.acks if ack.end_offset > end]
@@ -207,7 +236,8 @@ def after_power_loss(
         refused=run.refused,
     )
     assert verdict.clean, f"{context}: {verdict}"  # with what is missing behind the end: only a suffix is
-    assert not keys_missing(image), f"{context}: keys {keys_missing(image)} lead nowhere"
+    if keys:
+        assert not (gone := keys_missing(image)), f"{context}: keys {gone} lead nowhere"
     return [ack.number for ack in missing], len(promised)
 
 

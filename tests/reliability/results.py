@@ -1,4 +1,4 @@
-"""The counts of a run: a line a row in `tests/reliability.json`, and a table at the end of the test run."""
+"""The counts and figures of a run in `tests/reliability.json`, and a table of the counts at the end of the test run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from tests.reliability.trials import LEVEL, SEED
 
 PATH: Final = Path(__file__).parents[1] / "reliability.json"
 LEVELS: Final = ("full", "fast", "sample")
+FIGURES: Final = "figures"
+"""The key beside the levels under which the file has what was measured: {level: {name: values}}."""
+_measured: dict[str, dict[str, Any]] = {}
 
 
 @dataclass
@@ -63,8 +66,15 @@ def merged(tallies: list[Tally]) -> list[Tally]:
     return [found[key] for key in sorted(found)]
 
 
+def measured(name: str, **values: Any) -> None:
+    """A figure of `rows.FIGURES`: reported, never demanded. A later one of that name adds to its lists."""
+    known = _measured.setdefault(name, {})
+    for key, value in values.items():
+        known[key] = known[key] + value if isinstance(value, list) and key in known else value
+
+
 def load() -> dict[str, dict[str, dict[str, Any]]]:
-    """What is known: {level: {row and variant: line}}."""
+    """What is known: {level: {row and variant: line}}, and FIGURES."""
     try:
         known: dict[str, dict[str, dict[str, Any]]] = json.loads(PATH.read_text("utf-8"))
     except FileNotFoundError:
@@ -78,6 +88,8 @@ def write(tallies: list[Tally]) -> Path:
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     lines = known.setdefault(LEVEL, {})
     lines |= {f"{one.row} {one.variant}".strip(): {**one.line(), "at": at} for one in tallies}
+    figures = known.setdefault(FIGURES, {}).setdefault(LEVEL, {})
+    figures |= {name: {**values, "at": at} for name, values in _measured.items()}
     PATH.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     return PATH
 

@@ -40,3 +40,11 @@ ROWS: Final = {
     "P13": "the log shrank behind the checkpoint",
     "P17": "a replay that gives other rows",
 }
+
+KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03")
+"""Rows that kill processes."""
+POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
+IMAGES: Final = (*POWER_LOSSES, "S04", "S05", "S08", "S09", "S10", "S11", "S12", "S13", "S14", "S19", "S20")
+"""Rows whose trials are images of a store: what a power loss, a stop or damage leaves."""
+DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14")
+SINK: Final = ("P01", "P02", "P03", "P06", "P07", "P13", "P17")

@@ -24,6 +24,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -404,6 +405,10 @@ class SimulatedDisk(Layer):
     _ftruncate = _posix_fallocate
 
     # -- looking
+
+    def held(self) -> AbstractContextManager[object]:
+        """While this is held nobody changes anything."""
+        return self._lock
 
     def _content(self, file: _File) -> bytes:
         for name in file.names:

@@ -1,16 +1,17 @@
-"""The table of the README from `tests/reliability.json`: python -m tests.reliability.table
+"""The tables of the README from `tests/reliability.json`: python -m tests.reliability.table
 
-Of each row the line with the highest counts is taken (full, fast, sample). 3/N is the 95 % bound of the rate of
-failures when none was seen in N trials.
+Of each row, and of each figure, the line with the highest counts is taken (full, fast, sample). 3/N is the 95 % bound
+of the rate of failures when none was seen in N trials.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.reliability.results import LEVELS, PATH, load
-from tests.reliability.rows import ROWS
+from tests.reliability.results import FIGURES, LEVELS, PATH, load
+from tests.reliability.rows import DAMAGE, IMAGES, KILLS, POWER_LOSSES, ROWS, SINK
 
 COUNTS = ("trials", "hits", "lost", "phantom", "doubled", "wrong")
 
@@ -18,8 +19,9 @@ COUNTS = ("trials", "hits", "lost", "phantom", "doubled", "wrong")
 def rows() -> list[dict[str, Any]]:
     """One line a row: its variants added up, of the best level that there is."""
     known = load()
+    levels = [known.get(level, {}) for level in LEVELS]
     found = []
-    for row in [*ROWS, *sorted({one["row"] for lines in known.values() for one in lines.values()} - ROWS.keys())]:
+    for row in [*ROWS, *sorted({one["row"] for lines in levels for one in lines.values()} - ROWS.keys())]:
         for level in LEVELS:
             lines = [one for one in known.get(level, {}).values() if one["row"] == row]
             if lines:
@@ -35,6 +37,90 @@ def bound(trials: int) -> str:
     return f"{300 / trials:.2g} %" if trials > 3 else ""
 
 
+def share(values: Sequence[float], part: float) -> float:
+    """The value that so large a part of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
+
+
+def spread(values: Sequence[float], parts: Iterable[float], form: str) -> str:
+    """Some percentiles and the highest."""
+    return " / ".join(format(one, form) for one in [*(share(values, part) for part in parts), max(values)])
+
+
+def _window(one: dict[str, Any]) -> str:
+    told = f"{spread(one['ms'], (0.5, 0.99), '.0f')} ms; {spread(one['messages'], (0.5, 0.99), ',')} messages"
+    return f"{told} ({len(one['ms'])} power losses)"
+
+
+def _starts(one: dict[str, Any]) -> str:
+    dirty, log = spread(one["dirtyMiB"], (), ".0f"), spread(one["logGiB"], (), ".2f")
+    told = "; ".join(f"{name} {spread(one[key], (0.5, 0.95), '.2f')} s" for name, key in _STARTS)
+    return f"{told}; {max(one['messages']):,} messages, {log} GiB of log, {dirty} MiB to look at ({len(dirty)} starts)"
+
+
+_STARTS = (("ack", "firstAckS"), ("read", "firstReadS"))
+
+
+def _syncs(one: dict[str, Any]) -> str:
+    alone, many = one["alone"], one["together"]
+    without = alone["uncovered"] + many["uncovered"]
+    told = [f"{each['syncs'] / each['acks']:.2f} with {each['writers']} writing" for each in (alone, many)]
+    return f"{', '.join(told)}; {without} of {alone['acks'] + many['acks']:,} acks without"
+
+
+def _memory(one: dict[str, Any]) -> str:
+    left = f"{max(one['descriptorsLeft'])} descriptors, {max(one['threadsLeft'])} threads"
+    return f"{max(one['rssAnonMiB']):.0f} MiB; {left}"
+
+
+def _fuzz(one: dict[str, Any]) -> str:
+    return (
+        f"{one['executions']:,}; {one['perSecond']:,} a second; {one['findings']} findings in {one['targets']} targets"
+    )
+
+
+def _planted(one: dict[str, Any]) -> str:
+    return f"{one['caught']} of {one['planted']}"
+
+
+MEASURED = {
+    "asyncWindow": ("ASYNC_FLUSH: acks that a power loss takes, p50 / p99 / max", _window, "max 1,000 ms"),
+    "start": ("from exec to the first ack, first read behind a kill, p50 / p95 / max", _starts, "10 s"),
+    "syncs": ("SYNC_FLUSH: syncs an ack; acks without a sync that covers them", _syncs, "0 without"),
+    "memory": ("RssAnon of a writer, highest; left when it is closed", _memory, "300 MiB; 0, 0"),
+    "fuzz": ("fuzzing, executions", _fuzz, "2,000,000"),
+    "planted": ("planted bugs caught", _planted, "all"),
+}
+"""What a figure is called, how its values are told, and its bar."""
+
+
+def figures() -> list[tuple[str, str, str, str]]:
+    """(figure, where it is from, measured, bar) of what was measured, and of the rows together."""
+    known = load().get(FIGURES, {})
+    found = []
+    for name, (title, told, bar) in MEASURED.items():
+        for level in LEVELS:
+            if name in known.get(level, {}):
+                found.append((title, level, told(known[level][name]), bar))
+                break
+    counted = {one["row"]: one for one in rows()}
+    for title, some, bar in (
+        ("processes killed", KILLS, "1,000"),
+        ("images of power losses", POWER_LOSSES, ""),
+        ("images of all kinds", IMAGES, "3,000"),
+        ("damage to files: done, and served wrong", DAMAGE, "0 wrong"),
+        ("Spark: drivers, commits, tasks killed, batches replayed", SINK, "exactly once in all"),
+    ):
+        lines = [counted[row] for row in some if row in counted]
+        trials = sum(one["trials"] for one in lines)
+        wrong = sum(one[name] for one in lines for name in COUNTS[2:])
+        levels = ", ".join(level for level in LEVELS if any(one["level"] == level for one in lines))
+        if trials:
+            found.append((title, levels, f"{trials:,}, {wrong} wrong, rate below {bound(trials)}", bar))
+    return found
+
+
 def main() -> None:
     found = rows()
     if not found:
@@ -47,6 +133,9 @@ def main() -> None:
     total = {name: sum(one[name] for one in found) for name in COUNTS}
     cells = [f"**{total[name]:,}**" for name in COUNTS]
     print("| | **all** | | " + " | ".join([*cells, bound(total["trials"])]) + " |")
+    print("\n| figure | counts | measured | bar |\n|---|---|---|---|")
+    for line in figures():
+        print("| " + " | ".join(line) + " |")
 
 
 if __name__ == "__main__":

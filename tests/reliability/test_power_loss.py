@@ -6,10 +6,14 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.reliability.power import Run, after_power_loss
+from rocketflow_store import StoreReader
+from tests.reliability.independent_reader import log_records
+from tests.reliability.phases import at_call
+from tests.reliability.power import POOL, Instant, Run, after_power_loss
 from tests.reliability.results import Tally
 from tests.reliability.simulated_disk import SimulatedDisk
 from tests.reliability.trials import seeds
@@ -19,16 +23,18 @@ pytestmark = pytest.mark.slow
 STEPS = 160
 IMAGES = 15
 """Power losses in one run."""
+COMMITS = at_call("pwrite", "commitlog")
 SHARES = (0.1, 0.5, 0.9)
 
 
-def run_of(directory: Path, seed: int, flush: str) -> Run:
-    """A run with about `IMAGES` instants kept."""
+def run_of(directory: Path, seed: int, flush: str, **settings: Any) -> Run:
+    """A run with about `IMAGES` instants kept; with a store pool, half of them before something is committed."""
     rng = random.Random(seed)
     (directory / "live").mkdir(parents=True)
     with SimulatedDisk(directory / "live") as disk:
         chance = IMAGES / (STEPS * (7 if flush == "sync" else 4))
-        run = Run(disk, flush, rng, lambda _: rng.random() < chance)
+        often = 5 if settings else 1
+        run = Run(disk, flush, rng, lambda call: rng.random() < chance * (often if COMMITS(call) else 1), settings)
         run.go(STEPS)
     run.instants = run.instants[: 2 * IMAGES]
     return run
@@ -74,3 +80,43 @@ def test_power_loss(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> 
         shutil.rmtree(tmp_path / "run")
     assert promised > 100
     assert (taken > 0) == (flush == "async")
+
+
+def test_power_loss_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """Appends wait in the pool's buffers: readers see what is committed, a power loss leaves a beginning of that."""
+    counts = tally("S06", "pool")
+    taken = waiting = 0
+    for seed in seeds(4, 40):
+        run = run_of(tmp_path / "run", seed, "async", **POOL)
+        assert run.instants
+        for number, instant in enumerate(run.instants):
+            context = f"seed {seed}, image {number} (before {instant.call.kind} {instant.call.path})"
+            image = tmp_path / "image"
+            waiting += only_committed_bytes_are_seen(image, instant, context)
+            shutil.rmtree(image)
+            instant.state.crash(image, seed, SHARES[number % len(SHARES)])
+            missing, _ = after_power_loss(image, instant, run, context)
+            taken += len(missing)
+            counts.trial(None, context, hit=bool(missing))
+            shutil.rmtree(image)
+        shutil.rmtree(tmp_path / "run")
+    assert taken >= waiting > 0
+
+
+def only_committed_bytes_are_seen(image: Path, instant: Instant, context: str) -> int:
+    """What a reader beside the writer sees is in the files; how many acknowledged messages are not."""
+    instant.state.kill(image)
+    if not (image / "commitlog").is_dir():
+        return 0
+    written = {record.phy_offset for record in log_records(image)}
+    shown = {ack.phy_offset for ack in instant.acks if ack.end_offset <= instant.confirm_offset}
+    assert shown <= written, f"{context}: shown and not committed"
+    with StoreReader(image) as reader:
+        seen = {
+            offset
+            for queue in reader.queues("t")
+            for batch in reader.read("t", queue, *reader.bounds("t", queue), ["physicalOffset"])
+            for offset in batch.column(0).to_pylist()
+        }
+    assert seen <= written, f"{context}: seen and not committed"
+    return len({ack.phy_offset for ack in instant.acks} - written)

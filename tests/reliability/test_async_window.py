@@ -1,0 +1,86 @@
+"""The window of ASYNC_FLUSH (1.A): what a power loss takes of a store with the flush settings that it has by itself."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import MessageStore, StoreConfig
+from tests.reliability.power import Instant, Run, after_power_loss
+from tests.reliability.results import Tally, measured
+from tests.reliability.simulated_disk import SimulatedDisk
+from tests.reliability.trials import seeds
+
+pytestmark = pytest.mark.slow
+
+LOSSES = 10
+"""Power losses in one run, a fifth of a second apart on average."""
+APART_S = 0.2
+AS_BY_DEFAULT = {
+    **{
+        name: getattr(StoreConfig(), name)
+        for name in ("flush_interval_commit_log", "flush_commit_log_least_pages", "flush_interval_consume_queue")
+    },
+    "mapped_file_size_commit_log": 1 << 20,  # the simulated disk keeps every file in memory, several times
+    "mapped_file_size_consume_queue": 60_000,
+    "max_hash_slot_num": 5_000,
+    "max_index_num": 20_000,
+}
+
+
+def losses_of(directory: Path, seed: int) -> tuple[Run, list[tuple[Instant, float]]]:
+    """A writer that puts as fast as it can, and the disk at instants of the real clock; only the store flushes."""
+    directory.mkdir(parents=True)
+    rng, found, done = random.Random(seed), [], threading.Event()
+    with SimulatedDisk(directory) as disk:
+        run = Run(disk, "async", random.Random(seed), lambda _: False, AS_BY_DEFAULT)
+
+        def look() -> None:
+            try:
+                for _ in range(LOSSES):
+                    time.sleep(rng.uniform(0, 2 * APART_S))  # an instant by chance is the fault here
+                    with disk.held():
+                        found.append((run.now(), time.monotonic()))
+            finally:
+                done.set()
+
+        def put(_: MessageStore) -> None:
+            looking = threading.Thread(target=look)
+            looking.start()
+            while not done.is_set():
+                run.put_some(1)
+            looking.join()
+
+        run.before_close = put
+        run.go(0)
+    assert len(found) == LOSSES
+    return run, found
+
+
+def test_what_a_power_loss_takes(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """Nothing that was written since the last sync is there (p = 0): the most that a power loss can take."""
+    counts = tally("S06", "async, its own flushes")
+    times: list[float] = []
+    messages: list[int] = []
+    for seed in seeds(3, 30):
+        run, found = losses_of(tmp_path / "live", seed)
+        for number, (instant, now) in enumerate(found):
+            context = f"seed {seed}, power loss {number}"
+            instant.state.crash(tmp_path / "image", seed, 0.0)
+            missing, _ = after_power_loss(tmp_path / "image", instant, run, context, keys=False)
+            gone = {*missing}
+            oldest = min((ack.at for ack in instant.acks if ack.number in gone), default=now)
+            times.append(round(1000 * (now - oldest), 1))
+            messages.append(len(missing))
+            counts.trial(None, context, hit=bool(missing))
+            shutil.rmtree(tmp_path / "image")
+        shutil.rmtree(tmp_path / "live")
+    assert any(messages), "the store flushed before every power loss"
+    measured("asyncWindow", ms=times, messages=messages)
+    print(f"ASYNC window: at most {max(times):.0f} ms, {max(messages)} messages in {len(times)} power losses")
