@@ -93,17 +93,23 @@ class ApacheStore:
     def _run(
         self, store: str, room: Path, config: StoreConfig, lines: list[str], timeout_s: float = 120
     ) -> list[list[str]]:
-        work = room / "judge-home"
-        work.mkdir(exist_ok=True)
         sizes = (
             config.mapped_file_size_commit_log,
             config.mapped_file_size_consume_queue,
             config.max_hash_slot_num,
             config.max_index_num,
         )
+        return self.run("Judge", [store, *map(str, sizes)], room, lines, timeout_s)
+
+    def run(
+        self, judge: str, arguments: list[str], room: Path, lines: list[str], timeout_s: float = 120
+    ) -> list[list[str]]:
+        """What a judge answers to `lines`; it may write in `room`."""
+        work = room / "judge-home"
+        work.mkdir(exist_ok=True)
         class_path = f"{self._lib / '*'}:{self._classes}"
         done = subprocess.run(
-            [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, "Judge", store, *map(str, sizes)],
+            [self._java, *FLAGS, f"-Duser.home={work}", "-cp", class_path, judge, *arguments],
             input="".join(f"{line}\n" for line in lines),
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@ import pytest
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.fsck.verify import verify_store
 from tests.store.damage import flip
 from tests.store.side_queues import CONFIG, SIZES, SideStore, make, served
 
@@ -215,3 +216,21 @@ def test_positions_behind_the_end_of_a_batch_queue(whole: tuple[Path, SideStore]
     with MessageStore.open(path, CONFIG) as store:
         table = store.config_files.consumer_offsets.offsets("g", "batches")
         assert table == {0: 3, 1: ends["batches", 1]}
+
+
+def test_healing_asks_no_crc_of_another_writers_records(tmp_path: Path) -> None:
+    """Somebody else, who gives records no CRC of themselves, wrote behind our stop; then a queue was lost."""
+    path = tmp_path / "s"
+    made = make(path, count=40)
+    stop = path / "rocketflow" / "stop"
+    ours = stop.read_bytes()
+    with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=False)) as store:
+        made.put(store, 40, 60)
+    stop.write_bytes(ours)
+    lose(path / BATCH)
+    for _ in range(2):
+        with MessageStore.open(path, CONFIG) as store:
+            assert served(store) == made.bodies
+    assert verify_store(path).findings == []
+    with StoreReader(path) as reader:
+        assert served(reader) == made.bodies

@@ -413,6 +413,10 @@ def leave_stop_record(
     topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
     before = StopRecord.load(paths)
     crc_from = before.record_crc_from if before is not None else -1
+    if began is None and before is not None and log_end > before.end_phy_offset:
+        confirmed = read_confirm(paths)  # of ours, who was killed; another writer's records have no such CRC
+        ours = confirmed is not None and confirmed.record_crc_from >= 0
+        crc_from = record_crc_range(paths)[0] if ours else -1
     if began is not None and (before is None or before.end_phy_offset != began or crc_from < 0):
         crc_from = began
     if began is not None and not record_crc:

@@ -1,0 +1,215 @@
+"""BatchCQ topics: what Apache RocketMQ 5.3.3 writes we read, what we write it reads; both dispatch to equal bytes."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.config_files.topics import TopicConfig
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.message import INNER_BATCH_FLAG, MessageBatch
+from tests.apache.judge import ApacheStore, compiled
+
+pytestmark = pytest.mark.apache
+
+SIZES = StoreConfig(
+    mapped_file_size_commit_log=1 << 15,
+    mapped_file_size_consume_queue=2000,
+    mapper_file_size_batch_consume_queue=20 * BATCH_UNIT_SIZE,
+    max_hash_slot_num=500,
+    max_index_num=2000,
+)
+QUEUES = (("batches", 0), ("batches", 1), ("more", 0))
+COUNTS = [3, 1, 40, 2, 7]
+
+
+class BatchJudge(ApacheStore):
+    """Apache's store with BatchCQ topics."""
+
+    def __init__(self) -> None:
+        super().__init__("5.3.3")
+        self._classes = compiled("BatchJudge", "5.3.3", self._lib)
+
+    def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
+        sizes = (
+            config.mapped_file_size_commit_log,
+            config.mapped_file_size_consume_queue,
+            config.mapper_file_size_batch_consume_queue,
+            config.max_hash_slot_num,
+            config.max_index_num,
+        )
+        return self.run("BatchJudge", [str(store), *map(str, sizes), "batches,more"], store.parent, lines)
+
+
+@pytest.fixture(scope="module")
+def apache() -> BatchJudge:
+    return BatchJudge()
+
+
+def batch_body(number: int) -> bytes:
+    count = COUNTS[number % len(COUNTS)]
+    return encode_batch_body(
+        BatchEntry(n, b"%d of %d " % (n, number) * (1 + number % 5), b"KEYS\x01k%d\x02" % n) for n in range(count)
+    )
+
+
+def puts(first: int, stop: int) -> list[str]:
+    """Batches, and a single message in every tenth place."""
+    lines = []
+    for number in range(first, stop):
+        topic, queue_id = QUEUES[number % 3]
+        if number % 10 == 9:
+            lines.append(f"ONE\t{topic}\t{queue_id}\t{base64.b64encode(b'one %d' % number).decode()}\tb")
+        else:
+            body = base64.b64encode(batch_body(number)).decode()
+            lines.append(f"BATCH\t{topic}\t{queue_id}\t{body}\t{COUNTS[number % len(COUNTS)]}\ta")
+    return lines
+
+
+def put_ours(store: MessageStore, first: int, stop: int) -> None:
+    """The same."""
+    for number in range(first, stop):
+        topic, queue_id = QUEUES[number % 3]
+        if number % 10 == 9:
+            result = store.put_message(Message(topic, b"one %d" % number, tags="b", queue_id=queue_id))
+        else:
+            body = batch_body(number)
+            result = store.put_message(MessageBatch(topic, body, {"TAGS": "a"}, queue_id=queue_id))
+        assert result.stored, result
+
+
+def make_topics(path: Path) -> None:
+    with MessageStore.open(path, SIZES) as store:
+        store.create_topic("batches", 2, queue_type="BatchCQ")
+        store.create_topic("more", 2, queue_type="BatchCQ")
+
+
+def ours(path: Path) -> dict[str, list[list[str]]]:
+    """What our reader says, in the judge's form."""
+    found: dict[str, list[list[str]]] = {"BOUNDS": [], "UNIT": [], "MESSAGE": []}
+    with StoreReader(path, SIZES) as reader:
+        for topic, queue_id in QUEUES:
+            name = [topic, str(queue_id)]
+            low, high = reader.bounds(topic, queue_id)
+            found["BOUNDS"].append([*name, str(low), str(high)])
+            queue = reader.find_batch(topic, queue_id)
+            assert queue is not None
+            for unit in queue.units(queue.first_unit, queue.end_unit):
+                fields = ("msg_base_offset", "phy_offset", "msg_size", "tags_code", "batch_size")
+                found["UNIT"].append([*name, *(str(unit[field]) for field in fields)])
+            offset = low
+            while offset < high:
+                got = reader.get_message(topic, queue_id, offset, 1)
+                (one,) = got.messages
+                properties = "".join(f"{key}\x01{value}\x02" for key, value in one.properties.items())
+                found["MESSAGE"].append(
+                    [
+                        *name,
+                        *map(str, (one.queue_offset, one.phy_offset, one.store_size, one.store_timestamp)),
+                        *map(str, (one.sys_flag, one.body_crc)),
+                        base64.b64encode(one.stored_body).decode(),
+                        "\x02".join(sorted(properties.split("\x02"))),
+                        str(got.next_begin_offset),
+                    ]
+                )
+                offset = got.next_begin_offset
+    return found
+
+
+def theirs(apache: BatchJudge, path: Path, lines: list[str] | None = None) -> dict[str, list[list[str]]]:
+    """What Apache says, after `lines`, which are puts."""
+    lines = lines or []
+    answers = apache.ask(path, SIZES, [*lines, *(f"READ\t{topic}\t{queue_id}" for topic, queue_id in QUEUES)])
+    assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * len(lines)
+    assert not [one for one in answers if one[0] == "STUCK"], answers
+    found: dict[str, list[list[str]]] = {"BOUNDS": [], "UNIT": [], "MESSAGE": []}
+    for kind, *fields in answers:
+        if kind == "MESSAGE":
+            fields[9] = "\x02".join(sorted(base64.b64decode(fields[9]).decode().split("\x02")))
+        if kind in found:
+            found[kind].append(fields)
+    return found
+
+
+def queue_files(path: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for one in sorted((path / "batchconsumequeue").rglob("*"))
+        if one.is_file()
+    }
+
+
+def test_apache_writes_and_we_read(apache: BatchJudge, tmp_path: Path) -> None:
+    """Units, bounds, messages; the queues that our recovery makes of its log are its own, byte for byte."""
+    path = tmp_path / "s"
+    said = theirs(apache, path, puts(0, 200))
+    mine = ours(path)
+    assert len(mine["MESSAGE"]) == len(mine["UNIT"]) == 200
+    assert sum(int(one[6]) & INNER_BATCH_FLAG != 0 for one in mine["MESSAGE"]) == 180
+    assert said == mine
+    assert verify_store(path, SIZES).findings == []
+    before = queue_files(path)
+    assert len(before) == 12
+    shutil.rmtree(path / "batchconsumequeue")
+    (path / "abort").touch()
+    topics = ConfigFiles(path / "config").topics  # which a broker has, and its store alone has not
+    for name in ("batches", "more"):
+        topics.put(TopicConfig(name, 2, 2, attributes={"queue.type": "BatchCQ"}))
+    with MessageStore.open(path, SIZES) as store:
+        assert store.recovery.dispatched == 200
+        assert queue_files(path) == before
+        put_ours(store, 200, 260)
+    mine = ours(path)
+    assert theirs(apache, path) == mine
+    assert len(mine["MESSAGE"]) == 260
+    assert verify_store(path, SIZES).findings == []
+
+
+def test_we_write_and_apache_reads(apache: BatchJudge, tmp_path: Path) -> None:
+    """It reads what we read, appends behind it, and makes the same queues of our log."""
+    path = tmp_path / "s"
+    make_topics(path)
+    with MessageStore.open(path, SIZES) as store:
+        put_ours(store, 0, 200)
+    mine, before = ours(path), queue_files(path)
+    assert theirs(apache, path) == mine
+    assert queue_files(path) == before
+    shutil.rmtree(path / "batchconsumequeue")
+    (path / "checkpoint").unlink()
+    (path / "abort").touch()
+    assert theirs(apache, path) == mine
+    assert queue_files(path) == before
+    said = theirs(apache, path, puts(200, 260))
+    mine = ours(path)
+    assert len(mine["MESSAGE"]) == 260
+    assert said == mine
+    with MessageStore.open(path, SIZES) as store:
+        assert set(store.recovery.healed) <= {"index"}, "Apache deletes index files after an unclean stop"
+        put_ours(store, 260, 270)
+    assert verify_store(path, SIZES).findings == []
+
+
+def test_a_queue_of_a_foreign_store_is_lost(apache: BatchJudge, tmp_path: Path) -> None:
+    """Nobody's record says that it was there: the log does."""
+    whole = tmp_path / "s"
+    make_topics(whole)
+    shutil.rmtree(whole / "rocketflow")
+    apache.ask(whole, SIZES, puts(0, 100))
+    mine, before = ours(whole), queue_files(whole)
+    for stop in ("orderly", "abort"):
+        path = tmp_path / stop
+        shutil.copytree(whole, path)
+        shutil.rmtree(path / "batchconsumequeue" / "batches" / "1")
+        if stop == "abort":
+            (path / "abort").touch()
+        with MessageStore.open(path, SIZES):
+            pass
+        assert queue_files(path) == before, stop
+        assert ours(path) == mine, stop
