@@ -20,6 +20,7 @@ from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _CHUNK_ROWS: Final = 4096
+_COUNTED_IDS: Final = 1 << 15
+"""Queue ids below this are counted rather than sorted."""
 _CHUNK_BYTES: Final = 2 << 20
 _PROPERTIES_ROOM: Final = 512
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
@@ -102,23 +105,22 @@ class EncodedChunk:
             return np.asarray(memoryview(self.data)).view(np.uint8)
         return np.frombuffer(self.data, np.uint8).copy()
 
-    def queues(self) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:
-        """Different (topic, queue id) pairs and each row's index among them."""
-        if len(self.topics) == 1 and len(self.queue_ids) and int(self.queue_ids.max()) < _CHUNK_ROWS:
+    def queues(self) -> tuple[QueueColumn, npt.NDArray[np.int32]]:
+        """Different queues, by topic and id, and each row's index among them."""
+        if len(self.topics) == 1 and len(self.queue_ids) and int(self.queue_ids.max()) < _COUNTED_IDS:
             present = np.flatnonzero(np.bincount(self.queue_ids))
             lookup = np.zeros(int(present[-1]) + 1, np.int32)
             lookup[present] = np.arange(len(present))
-            return [(self.topics[0], one) for one in present.tolist()], lookup[self.queue_ids]
+            return QueueColumn(self.topics, np.zeros(len(present), np.int64), present), lookup[self.queue_ids]
         tagged = (self.topic_codes.astype(np.int64) << 32) | self.queue_ids
         different, queue_of = np.unique(tagged, return_inverse=True)
-        queues = [(self.topics[one >> 32], one & 0xFFFFFFFF) for one in different.tolist()]
-        return queues, queue_of.astype(np.int32)
+        return QueueColumn(self.topics, different >> 32, different & 0xFFFFFFFF), queue_of.astype(np.int32)
 
     def dispatch_rows(
         self,
         phy_offsets: Ints,
         queue_offsets: Ints,
-        queues: Sequence[tuple[str, int]],
+        queues: QueueColumn,
         queue_of: npt.NDArray[np.int32],
         store_timestamp_ms: int,
     ) -> DispatchRows:

@@ -49,21 +49,24 @@ class PlacedChunk:
 class ChunkPlacer:
     """Gives chunks consecutive places from the log's end on, and their rows the next offsets of their queues.
 
-    `pending` counts what each queue got: for `QueueOffsets.advance_all`, once all of it is written.
+    `offsets` are those behind all that was placed: for `QueueOffsets.join`, once all of it is written.
     """
 
     def __init__(
         self, commit_log: CommitLog, offsets: QueueOffsets, topics: TopicTable, store_timestamp_ms: int
     ) -> None:
-        self._commit_log, self._offsets, self._topics = commit_log, offsets, topics
+        self._commit_log, self._topics = commit_log, topics
+        self.offsets = offsets.fork()
         self._store_timestamp_ms = store_timestamp_ms
         self.end = commit_log.wrote_offset
-        self.pending: dict[tuple[str, int], int] = {}
+        self.count = 0
+        """Records that were placed."""
 
     def reserve(self, size: int) -> int:
         """Physical offset of a single record of `size` bytes, to be written later."""
         phy_offset = self._commit_log.place_one(size)
         self.end = phy_offset + size
+        self.count += 1
         return phy_offset
 
     def place(self, chunk: EncodedChunk) -> PlacedChunk:
@@ -71,9 +74,10 @@ class ChunkPlacer:
         sizes = chunk.sizes.astype(np.int64)
         phy_offsets, runs = self._commit_log.place(sizes, self.end)
         queues, queue_of = chunk.queues()
-        for topic, queue_id in dict(queues).items():  # they are in order: the highest of each topic stays
-            self._topics.have_queue(topic, queue_id)
-        queue_offsets = self._offsets.assign(queues, queue_of, self.pending)
+        for topic, part in queues.by_topic():
+            self._topics.have_queue(topic, int(queues.ids[part][-1]))
+        queue_offsets = self.offsets.assign(queues, queue_of)
+        self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)
         rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self._store_timestamp_ms)
         return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end)

@@ -32,6 +32,19 @@ class MappedFile:
     map and descriptor go when the last of them lets go, whether the file was deleted or closed meanwhile.
     """
 
+    __slots__ = (
+        "_buffer",
+        "_descriptor",
+        "_direct",
+        "_holds",
+        "_lock",
+        "_retired_ms",
+        "_write",
+        "file_from_offset",
+        "file_size",
+        "path",
+    )
+
     def __init__(self, path: Path, file_from_offset: int, *, write: bool) -> None:
         self.path = path
         self.file_from_offset = file_from_offset

@@ -26,6 +26,20 @@ class MappedFileQueue:
     with all their blocks; without one they are sparse.
     """
 
+    __slots__ = (
+        "_allocator",
+        "_files",
+        "_lock",
+        "_names",
+        "_names_failure",
+        "_names_lock",
+        "_synced_names",
+        "_write",
+        "directories",
+        "file_size",
+        "replacements",
+    )
+
     def __init__(
         self,
         directory: Path | LogDirectories,

@@ -95,7 +95,7 @@ class BulkAppend:
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
-            placer.pending[COMMIT_TOPIC, COMMIT_QUEUE_ID] = 1
+            placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
             # no row may be seen before all of them are: every part is confirmed by the end of the last
             self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])
             if self._sync_flush:
@@ -139,8 +139,8 @@ class BulkAppend:
             raise
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]]) -> None:
-        self._offsets.advance_all(placer.pending)
-        self._statistics.put_times += sum(placer.pending.values())
+        self._offsets.join(placer.offsets)
+        self._statistics.put_times += placer.count
         self._commit_log.publish(placer.end)
         self._dispatch.extend(rows)
 

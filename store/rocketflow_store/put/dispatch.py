@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.java_compat import index_hash
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 _SIDE_BY_SIDE_FROM: Final = 1 << 16
 _ROW_BITS: Final = 32
+_ID_BITS: Final = 31
+_ROWS_A_QUEUE: Final = 256
+"""With fewer rows a queue its write takes turns at the interpreter with the index: one after the other is quicker."""
 
 
 class Dispatcher:
@@ -56,7 +60,9 @@ class Dispatcher:
     def dispatch_all(self, parts: Sequence[DispatchRows]) -> None:
         """As `dispatch` for one after the other; of many rows the queues and the index take theirs side by side."""
         index = self._index
-        if index is None or sum(len(rows.phy_offsets) for rows in parts) < _SIDE_BY_SIDE_FROM:
+        count = sum(len(rows.phy_offsets) for rows in parts)
+        queues = max((len(rows.queues) for rows in parts), default=0)
+        if index is None or count < max(_SIDE_BY_SIDE_FROM, queues * _ROWS_A_QUEUE):
             self._put_units(parts)
             for rows in parts if index is not None else ():
                 self._put_keys(rows, index)  # type: ignore[arg-type]
@@ -71,9 +77,7 @@ class Dispatcher:
         """Put the units of parts that follow each other in the log: a queue's new units at one go where they adjoin."""
         if self._side is not None:
             parts = [self._side.take(rows) for rows in parts]
-        numbers: dict[tuple[str, int], int] = {}
-        queue_of = np.concatenate([_numbered(rows, numbers) for rows in parts])
-        queues = list(numbers)
+        queue_of, queues = _numbered([QueueColumn.of(rows.queues) for rows in parts], [rows.queue_of for rows in parts])
         units = np.empty(len(queue_of), UNIT_DTYPE)
         units["phy_offset"] = np.concatenate([rows.phy_offsets for rows in parts])
         units["msg_size"] = np.concatenate([rows.sizes for rows in parts])
@@ -101,7 +105,31 @@ class Dispatcher:
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
 
 
-def _numbered(rows: DispatchRows, numbers: dict[tuple[str, int], int]) -> Ints:
-    """`rows.queue_of` in the numbers that the queues have in `numbers`, where new ones are added."""
-    own = [numbers.setdefault(queue, len(numbers)) for queue in rows.queues]
-    return np.array([*own, -1], np.int64)[rows.queue_of]  # the last stays -1
+def _numbered(columns: Sequence[QueueColumn], queue_of: Sequence[npt.NDArray[np.int32]]) -> tuple[Ints, QueueNames]:
+    """All rows' queues in numbers that are the same in every part (-1 stays), and which queues these are."""
+    numbers: dict[str, int] = {}
+    own = [np.array([numbers.setdefault(topic, len(numbers)) for topic in one.topics], np.int64) for one in columns]
+    if len(numbers) == 1:
+        names = QueueNames(list(numbers), None)
+        found = [one.ids for one in columns]
+    else:
+        tags = [(topic_of[one.topic_of] << _ID_BITS) | one.ids for topic_of, one in zip(own, columns, strict=True)]
+        different, inverse = np.unique(np.concatenate(tags), return_inverse=True)
+        names = QueueNames(list(numbers), different)
+        found = np.split(inverse, np.cumsum([len(one) for one in tags])[:-1])
+    return np.concatenate(
+        [np.append(mine, -1)[codes] for mine, codes in zip(found, queue_of, strict=True)]  # the last stays -1
+    ), names
+
+
+class QueueNames:
+    """Queues by number: the topic's id itself where there is but one topic, else the place of its tag."""
+
+    def __init__(self, topics: Sequence[str], tags: Ints | None) -> None:
+        self._topics, self._tags = topics, tags
+
+    def __getitem__(self, number: int) -> tuple[str, int]:
+        if self._tags is None:
+            return self._topics[0], number
+        tag = int(self._tags[number])
+        return self._topics[tag >> _ID_BITS], tag & ((1 << _ID_BITS) - 1)

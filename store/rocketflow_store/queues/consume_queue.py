@@ -51,6 +51,8 @@ def lost(units: Units) -> npt.NDArray[np.bool_]:
 class ConsumeQueue(UnitFiles):
     """The units of (`topic`, `queue_id`); a unit's number is its queue offset."""
 
+    __slots__ = ("queue_id", "topic")
+
     UNIT_DTYPE = UNIT_DTYPE
     UNIT_SIZE = UNIT_SIZE
     FILLER = PRE_BLANK_UNIT

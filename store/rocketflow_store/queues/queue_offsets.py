@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from array import array
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
+
+    from rocketflow_store.columnar.queue_column import QueueColumn
+
+    Ints = npt.NDArray[np.int64]
+
+_NEAR: Final = 1 << 16
+"""Queue ids below this are in an array by topic, so that many queues are one look-up."""
+_UNKNOWN: Final = -1
 
 
 class QueueOffsets:
@@ -17,44 +26,90 @@ class QueueOffsets:
 
     def __init__(self, end_of: Callable[[str, int], int]) -> None:
         self._end_of = end_of
-        self._next: dict[tuple[str, int], int] = {}
+        self._near: dict[str, array[int]] = {}
+        self._far: dict[tuple[str, int], int] = {}
+
+    def fork(self) -> QueueOffsets:
+        """Offsets that go on from these, which stay what they are until `join`."""
+        return _Fork(self)
+
+    def join(self, fork: QueueOffsets) -> None:
+        """What the fork assigned counts."""
+        for topic, theirs in fork._near.items():
+            found = np.frombuffer(theirs, np.int64)
+            changed = np.flatnonzero(found != _UNKNOWN)
+            np.frombuffer(self._room(topic, len(theirs)), np.int64)[changed] = found[changed]
+        self._far.update(fork._far)
 
     def next(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message gets."""
-        known = self._next.get((topic, queue_id))
-        if known is None:
-            known = self._next[topic, queue_id] = self._end_of(topic, queue_id)
+        near = self._near.get(topic)
+        if near is not None and 0 <= queue_id < len(near):
+            known = near[queue_id]
+        else:
+            known = self._far.get((topic, queue_id), _UNKNOWN)
+        if known == _UNKNOWN:
+            known = self._end_of(topic, queue_id)
+            self._set(topic, queue_id, known)
         return known
 
     def advance(self, topic: str, queue_id: int, count: int = 1) -> None:
         """`count` messages got their offsets for good."""
-        self._next[topic, queue_id] = self.next(topic, queue_id) + count
+        self._set(topic, queue_id, self.next(topic, queue_id) + count)
 
-    def assign(
-        self,
-        queues: Sequence[tuple[str, int]],
-        queue_of: npt.NDArray[np.int32],
-        pending: dict[tuple[str, int], int],
-    ) -> npt.NDArray[np.int64]:
-        """Offsets of rows in order; counts go to `pending`, for `advance_all` once the rows are in the log."""
-        known = self._next
-        for queue in queues:
-            if queue not in known:
-                self.next(*queue)
-        got = np.fromiter((pending.get(queue, 0) for queue in queues), np.int64, len(queues))
-        first = np.fromiter(map(known.__getitem__, queues), np.int64, len(queues)) + got
+    def move_to(self, following: Mapping[tuple[str, int], int]) -> None:
+        """The next messages of these queues, which `next` was asked for before, get these offsets."""
+        for (topic, queue_id), offset in following.items():
+            self._set(topic, queue_id, offset)
+
+    def assign(self, queues: QueueColumn, queue_of: npt.NDArray[np.int32]) -> Ints:
+        """Offsets of rows in order."""
         counts = np.bincount(queue_of, minlength=len(queues))
+        first = np.empty(len(queues), np.int64)
+        for topic, part in queues.by_topic():
+            first[part] = self._take(topic, queues.ids[part], counts[part])
         order = np.argsort(queue_of, kind="stable")
         offsets = np.empty(len(queue_of), np.int64)
         offsets[order] = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(order))
-        pending.update(zip(queues, (got + counts).tolist(), strict=True))
         return offsets
 
-    def move_to(self, following: dict[tuple[str, int], int]) -> None:
-        """The queues' next messages get these offsets."""
-        self._next.update(following)
+    def _take(self, topic: str, ids: Ints, counts: Ints) -> Ints:
+        """The next offsets of different queues of a topic, which then advance by `counts`."""
+        highest = int(ids.max())
+        if highest >= _NEAR:
+            first = np.array([self.next(topic, one) for one in ids.tolist()], np.int64)
+            self.move_to({(topic, one): offset for one, offset in zip(ids.tolist(), (first + counts).tolist())})
+            return first
+        near = np.frombuffer(self._room(topic, highest + 1), np.int64)
+        first = near[ids]
+        unknown = np.flatnonzero(first == _UNKNOWN)
+        if len(unknown):
+            first[unknown] = self._ends_of(topic, ids[unknown])
+        near[ids] = first + counts
+        return first
 
-    def advance_all(self, pending: dict[tuple[str, int], int]) -> None:
-        """Make the counts of `assign` final."""
-        known = self._next
-        known.update({queue: known[queue] + count for queue, count in pending.items()})
+    def _ends_of(self, topic: str, ids: Ints) -> Ints:
+        return np.array([self._end_of(topic, one) for one in ids.tolist()], np.int64)
+
+    def _set(self, topic: str, queue_id: int, offset: int) -> None:
+        if 0 <= queue_id < _NEAR:
+            self._room(topic, queue_id + 1)[queue_id] = offset
+        else:
+            self._far[topic, queue_id] = offset
+
+    def _room(self, topic: str, ids: int) -> array[int]:
+        """The topic's array, with room for so many ids."""
+        near = self._near.get(topic)
+        if near is None or len(near) < ids:
+            known = near or array("q")
+            near = self._near[topic] = known + array("q", [_UNKNOWN]) * (max(ids, 2 * len(known)) - len(known))
+        return near
+
+
+class _Fork(QueueOffsets):
+    def __init__(self, base: QueueOffsets) -> None:
+        super().__init__(base.next)
+        self._base = base
+
+    def _ends_of(self, topic: str, ids: Ints) -> Ints:
+        return self._base._take(topic, ids, np.zeros(len(ids), np.int64))

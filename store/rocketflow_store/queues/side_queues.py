@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
 from rocketflow_store.topic_names import is_directory_name
@@ -45,6 +46,10 @@ class SideQueues:
         """Whether a topic's queues have one unit a batch: its attribute says so, or it has such a queue."""
         return self._has_batch_cq(topic) or self._batch_queues.has_topic(topic)
 
+    def forget(self, topic: str) -> None:
+        """The topic was deleted; one of that name may be of the other kind."""
+        self._plain.discard(topic)
+
     def take_one(self, row: DispatchRow) -> bool:
         """Put the units of one record; whether its own queue has its unit now."""
         if row.topic in self._plain and not row.lmq:
@@ -68,9 +73,11 @@ class SideQueues:
         for row, name, queue_offset in rows.lmq:
             place = int(rows.phy_offsets[row]), int(rows.sizes[row])
             self._put_light(name, queue_offset, *place, int(rows.tags_codes[row]))
-        mine = [code for code, (topic, _) in enumerate(rows.queues) if self.is_batch_cq(topic)]
-        if not mine:
+        queues = QueueColumn.of(rows.queues)
+        topics = [code for code, topic in enumerate(queues.topics) if self.is_batch_cq(topic)]
+        if not topics:
             return rows
+        mine = np.flatnonzero(np.isin(queues.topic_of, topics)).tolist()
         queue_of = rows.queue_of.copy()
         for code in mine:
             at = np.flatnonzero(rows.queue_of == code)

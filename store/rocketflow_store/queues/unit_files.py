@@ -22,6 +22,8 @@ _PROBE_UNITS: Final = 4096
 class UnitFiles:
     """What queues of every kind have in common; `UNIT_DTYPE`, `UNIT_SIZE` and `written` are the kind's."""
 
+    __slots__ = ("_queue", "_unsynced_bytes", "_unsynced_from", "created")  # a store may have ten thousand of these
+
     UNIT_DTYPE: ClassVar[np.dtype[np.void]]
     UNIT_SIZE: ClassVar[int]
     FILLER: ClassVar[bytes] = b""
@@ -151,6 +153,10 @@ class UnitFiles:
         self._queue.drop_from(start)
         if last is not None and last.file_from_offset != position:
             last.zero_from(position - last.file_from_offset)
+
+    def destroy(self) -> None:
+        """Delete every file."""
+        self._queue.drop_from(0)
 
     def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
         """Delete the `count` oldest files: see `MappedFileQueue.remove_first`."""
