@@ -27,12 +27,13 @@ _MOST: Final = 1024
 class WaitingPut:
     """A put in the queue."""
 
-    __slots__ = ("_woken", "done", "outcomes", "requests", "taken")
+    __slots__ = ("_woken", "appended_s", "done", "outcomes", "requests", "taken")
 
     def __init__(self, requests: Sequence[PutRequest]) -> None:
         self.requests = requests
         self.outcomes: list[PutMessageResult | Exception] = []
-        """What came of it, once it was appended."""
+        """What came of it, once it was appended: at `appended_s` (monotonic)."""
+        self.appended_s = 0.0
         self.taken = False
         """Whether another thread appends and acknowledges it; told under the lock."""
         self.done = False
@@ -78,16 +79,17 @@ class PutLock:
         with suppress(IndexError):  # another thread was quicker
             self._queue.popleft().wake()
 
-    def queue_up(self, put: WaitingPut) -> list[WaitingPut]:
+    def queue_up(self, put: WaitingPut, timeout_s: float = -1) -> list[WaitingPut]:
         """Wait for the lock; then `put` and all that wait behind it, which are this thread's to do.
 
-        Nothing, and without the lock, where another thread took `put` along; it may still be at it. Nobody is left
-        asleep: a put is in the queue before the lock is let go, or gets the lock itself.
+        Nothing, and without the lock, where another thread took `put` along; where it has been at it for `timeout_s`
+        it may still be. Nobody is left asleep: a put is in the queue before the lock is let go, or gets it itself.
         """
         self._queue.append(put)
         if not self._lock.acquire(False):
             try:
-                put.sleep()
+                while not put.sleep(timeout_s) and not put.taken:
+                    pass
             except BaseException:  # interrupted: another one is to lead in its place
                 with suppress(ValueError):
                     self._queue.remove(put)

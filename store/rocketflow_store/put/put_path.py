@@ -140,17 +140,21 @@ class PutPath:
 
     def _put_together(self, put: WaitingPut) -> Outcomes:
         """As `put`, where another thread appends just now: with others that come meanwhile."""
-        taken = self.lock.queue_up(put)
+        timeout_s = self._timeout_s if self._parts.sync_flush else -1
+        taken = self.lock.queue_up(put, timeout_s)
         if not taken:
-            return self._taken_along(put)
+            return self._taken_along(put, timeout_s)
         interrupted = _INTERRUPTED
         try:
+            requests = [request for one in taken for request in one.requests]
             try:
-                outcomes = self._append([request for one in taken for request in one.requests])
+                outcomes = self._append(requests)
                 end = self._commit_log.wrote_offset
-                _share(outcomes, taken)
+            except Exception as error:  # of all alike: the store was closed
+                outcomes, end = [error] * len(requests), 0
             finally:
                 self.lock.release()
+            _share(outcomes, taken)
             _share(self._acknowledge(outcomes, end), taken)
             interrupted = ""
         finally:
@@ -161,10 +165,15 @@ class PutPath:
                 one.wake()
         return put.outcomes
 
-    def _taken_along(self, put: WaitingPut) -> Outcomes:
+    def _taken_along(self, put: WaitingPut, timeout_s: float) -> Outcomes:
         """What came of a put that another thread appends and acknowledges."""
-        if not put.done and not put.sleep(self._timeout_s if self._parts.sync_flush else -1) and not put.done:
-            return self._late(put.outcomes, LATE)
+        while not put.done:
+            left_s = timeout_s
+            if put.outcomes and timeout_s >= 0:
+                left_s = put.appended_s + timeout_s - time.monotonic()
+                if left_s <= 0:
+                    return self._late(put.outcomes, LATE)
+            put.sleep(left_s)
         if not put.outcomes:
             return self._refuse_all(put.requests, PutMessageStatus.UNKNOWN_ERROR, _INTERRUPTED)
         return put.outcomes
@@ -452,7 +461,8 @@ def unseen_because(error: BaseException) -> str:
 
 def _share(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:
     """Give each put what came of its requests."""
-    at = 0
+    at, now_s = 0, time.monotonic()
     for put in puts:
+        put.appended_s = put.appended_s or now_s
         put.outcomes = outcomes[at : at + len(put.requests)]
         at += len(put.requests)
