@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow_store import events
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.errors import MessageRejectedError, StoreClosedError, StoreError
+from rocketflow_store.errors import (
+    MessageRejectedError,
+    StoreClosedError,
+    StoreConfigError,
+    StoreError,
+    StoreFencedError,
+)
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.put.async_put import AsyncPut
@@ -26,6 +32,7 @@ from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
 from rocketflow_store.put.put_path import PutPath
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
+from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
 from rocketflow_store.services.clean_service import CleanResult, CleanService
 from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
@@ -33,7 +40,7 @@ from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.statistics import StoreStatistics
 from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.store_opening import open_parts
-from rocketflow_store.topic_names import is_directory_name
+from rocketflow_store.topic_names import is_directory_name, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -300,6 +307,36 @@ class MessageStore:
         self._topics.ensure(topic, queues)
         if queue_type is not None:
             self._topics.set_queue_type(topic, queue_type, in_use=bool(self.queues(topic)))
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, or a light queue: its queues, its entry, the positions of its consumers.
+
+        Its messages do not come back, whatever is made again from the log, nor under a new topic of that name. Durable
+        on return; a kill in between leaves all of it, or is finished by the next open. StoreConfigError for a topic of
+        the store itself.
+        """
+        self._check_open()
+        if is_system_topic(topic) or not is_directory_name(topic):
+            raise StoreConfigError("topic", topic, "is no topic that can be deleted")
+        with self._clean_lock, self._put.lock:
+            self.flush()
+            try:
+                begin_deletion(self.paths, topic, self._commit_log.wrote_offset)
+                self._forget_topic(topic)
+            except BaseException as error:
+                why = f"topic {topic} is half deleted ({error!r}); the next open finishes it"
+                self._flush.fence = StoreFencedError(self.path, why)
+                raise
+
+    def _forget_topic(self, topic: str) -> None:
+        parts = self._parts
+        with self._dispatch.lock:
+            ids = parts.queues.remove_topic(topic) + parts.batch_queues.remove_topic(topic)
+            finish_deletions(self.paths, self.config_files)
+            parts.side_queues.forget(topic)
+            self._topics.forget(topic)
+            for queue_id in ids:
+                parts.offsets.advance(topic, queue_id, -parts.offsets.next(topic, queue_id))
 
     # -- facts
 

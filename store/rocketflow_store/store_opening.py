@@ -38,6 +38,7 @@ from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
+from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floors, note_vanished
 from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
         make_last_files_whole(paths, config)
     files = MappedFileQueue(directories, config.mapped_file_size_commit_log, write=True, allocator=allocator)
     refuse_unfit(paths, files, lost.record)
+    finish_deletions(paths, ConfigFiles(paths.config, config.clock))
     try:
         lost.set_aside(paths)
     except OSError as error:
@@ -231,6 +233,8 @@ def _recover(
         rewrite_from = end.offset if confirmed is None else min(confirmed.durable_offset, end.offset)
         make_log_durable(files, rewrite_from, end.offset)
         make_derived_durable(paths, queues, batch_queues, index, unclean=abort_found)
+    note_vanished(paths, lost.deleted_topics, end.offset)
+    fit_floors(paths, log.min_phy_offset, end.offset)
     if lost or shrunk:
         leave_stop_record(paths, config, queues, batch_queues, index, files, end.offset)
     if lost:

@@ -76,6 +76,17 @@ class ConsumerOffsetsFile(JsonConfigFile):
             self._persist()
             return True
 
+    def remove_topic(self, topic: str) -> bool:
+        """Forget what everybody has read of a topic; False if nobody had read any of it."""
+        with self._guard:
+            self._refresh()
+            kept = {key: offsets for key, offsets in self._offsets.items() if key[0] != topic}
+            if len(kept) == len(self._offsets):
+                return False
+            self._offsets = kept
+            self._persist()
+            return True
+
     def _group_topics(self) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}
         for topic, group in self._offsets:

@@ -30,6 +30,7 @@ from rocketflow_store.format.record import encode_blank
 from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import FORMAT_VERSION
@@ -38,7 +39,7 @@ from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays
+from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
@@ -344,7 +345,9 @@ class _Apply:
             key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True) for key in wanted
         }
         ends = dict.fromkeys(queues, 0)
+        floors = DeletedTopics.load(paths).floors
         for rows in self._rows():
+            leave_out_deleted(rows, floors)
             leave_out_strays(rows)
             for code, key in enumerate(rows.queues):
                 mine = rows.queue_of == code

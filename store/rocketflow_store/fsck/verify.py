@@ -34,6 +34,7 @@ from rocketflow_store.fsck.verify_side import (
     offsets_beyond,
 )
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.consume_queue import lost as lost_units
@@ -160,6 +161,7 @@ class _Verification:
             self._told,
             self._batch_topics,
             self._find_light_queues(),
+            DeletedTopics.load(reader.paths).floors,
             record_crc_range(reader.paths),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]

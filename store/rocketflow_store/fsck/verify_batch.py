@@ -14,10 +14,11 @@ import numpy as np
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.fsck.findings import RangeSet
+from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.consume_queue import lost
-from rocketflow_store.queues.queue_holes import leave_out_strays
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.side_queues import batch_units
 
 if TYPE_CHECKING:
@@ -152,9 +153,10 @@ class BatchQueueCheck:
 
     def _wanted(self) -> Iterator[Units]:
         """The units of the log's records."""
-        reader = self._reader
+        reader, floors = self._reader, DeletedTopics.load(self._reader.paths).floors
         for mapped, records in sound_records(reader.log_files, self._settled, self._damage):
             rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
+            leave_out_deleted(rows, floors)
             leave_out_strays(rows)
             if self._key in rows.queues:
                 mine = np.flatnonzero(rows.queue_of == list(rows.queues).index(self._key))

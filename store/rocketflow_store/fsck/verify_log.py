@@ -20,7 +20,7 @@ from rocketflow_store.fsck.verify_index import Compared
 from rocketflow_store.log.resync import is_end_blank, next_sound
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
-from rocketflow_store.queues.queue_holes import stray_offsets
+from rocketflow_store.queues.queue_holes import leave_out_deleted, stray_offsets
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
 
@@ -55,6 +55,8 @@ class LogContext:
     batch_topics: frozenset[str] = frozenset()
     light_queues: frozenset[str] | None = None
     """Light queues that there are, or were; None: whichever a record names."""
+    floors: Mapping[str, int] = field(default_factory=dict)
+    """Records of these topics below these offsets are of deleted ones."""
     record_crc: tuple[int, int] = (0, 0)
     """Physical offsets in which every record ends with a CRC of itself."""
 
@@ -201,6 +203,7 @@ class LogFileCheck:
 
     def _units_of(self, rows: DispatchRows, records: RecordColumns) -> None:
         """Every record's unit: there, and the same."""
+        leave_out_deleted(rows, self._context.floors)
         skipped = records.sys_flag & INNER_BATCH_FLAG != 0
         for code, (topic, queue_id) in enumerate(rows.queues):
             mine = np.flatnonzero(rows.queue_of == code)

@@ -59,6 +59,11 @@ class TopicTable:
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
 
+    def forget(self, topic: str) -> None:
+        """The topic was deleted."""
+        self._counts.pop(topic, None)
+        self._batch_cq.pop(topic, None)
+
     def is_batch_cq(self, topic: str) -> bool:
         """Whether the topic's attribute `queue.type` says BatchCQ: its queues have one unit a batch."""
         known = self._batch_cq.get(topic)

@@ -73,7 +73,10 @@ class BatchConsumeQueue(UnitFiles):
             self._queue.refresh()
             files = self._queue.files[-3:]
             start = files[0].file_from_offset // BATCH_UNIT_SIZE if files else 0
-            self._end = self.probe_end(max(start, self._end))
+            last = self.units(self._end - 1, self._end) if self._end > start else self.units(0, 0)
+            if len(last) and written_batches(last)[0]:  # else the files are others than they were
+                start = self._end
+            self._end = self.probe_end(start)
         return self._end
 
     def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:
@@ -238,7 +241,18 @@ class BatchQueueTable:
 
     def all(self) -> list[BatchConsumeQueue]:
         """Every queue, by topic and id."""
-        return [self._known[key] for key in sorted(self._known)]
+        known = self._known  # replaced where a topic is removed
+        return [known[key] for key in sorted(known)]
+
+    def remove_topic(self, topic: str) -> list[int]:
+        """Delete a topic's queues, and know them no more; their ids."""
+        self._topics.discard(topic)
+        gone = [key for key in self._known if key[0] == topic]
+        destroyed = [self._known[key] for key in gone]
+        self._known = {key: queue for key, queue in self._known.items() if key[0] != topic}
+        for queue in destroyed:
+            queue.destroy()
+        return [queue_id for _, queue_id in gone]
 
     def has_topic(self, topic: str) -> bool:
         """Whether the topic has a queue."""

@@ -10,7 +10,7 @@ from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK
 from rocketflow_store.queues.consume_queue import pre_blank, written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -40,6 +40,18 @@ def leave_out_strays(rows: DispatchRows) -> None:
         left_out = {at for at, is_stray in zip(light, stray.tolist(), strict=True) if is_stray}
         if left_out:
             rows.lmq = [one for at, one in enumerate(rows.lmq) if at not in left_out]
+
+
+def leave_out_deleted(rows: DispatchRows, floors: Mapping[str, int]) -> None:
+    """Take records of deleted topics, those below the `floors` of their names, out of the queues."""
+    if not floors:
+        return
+    for code, (topic, _) in enumerate(rows.queues):
+        floor = floors.get(topic, 0)
+        if floor:
+            rows.queue_of[(rows.queue_of == code) & (rows.phy_offsets < floor)] = -1
+    if any(name in floors for _, name, _ in rows.lmq):
+        rows.lmq = [one for one in rows.lmq if int(rows.phy_offsets[one[0]]) >= floors.get(one[1], 0)]
 
 
 def stray_offsets(

@@ -86,7 +86,8 @@ class FileQueueTable:
 
     def all(self) -> list[ConsumeQueue]:
         """Every queue, by topic and id."""
-        return [self._known[key].queue for key in sorted(self._known)]
+        known = self._known  # replaced where a topic is removed
+        return [known[key].queue for key in sorted(known)]
 
     def names(self) -> list[tuple[str, int]]:
         """(topic, queue id) of every queue."""
@@ -184,6 +185,15 @@ class FileQueueTable:
         low = min(start, end)
         known.low = low, floor, end
         return low
+
+    def remove_topic(self, topic: str) -> list[int]:
+        """Delete a topic's queues, and know them no more; their ids."""
+        gone = [key for key in self._known if key[0] == topic]
+        destroyed = [self._known[key].queue for key in gone]
+        self._known = {key: known for key, known in self._known.items() if key[0] != topic}
+        for queue in destroyed:
+            queue.destroy()
+        return [queue_id for _, queue_id in gone]
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """Take a queue's bounds anew at the next look."""

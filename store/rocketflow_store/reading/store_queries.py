@@ -19,6 +19,7 @@ from rocketflow_store.errors import (
 )
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.message_id import decode_offset_msg_id
+from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
@@ -60,6 +61,7 @@ class StoreQueries:
     ) -> None:
         self._log, self._queues, self._index, self._config = log, queues, index, config
         self._max_phy_offset = max_phy_offset
+        self._floors = TopicFloors(queues.paths)
         self._getter = MessageGetter(log, queues, config, max_phy_offset)
 
     def identity(self, topic: str, queue_id: int) -> QueueIdentity:
@@ -217,9 +219,10 @@ class StoreQueries:
         except InvalidMessageIdError:
             phy_offset = -1
         message = self.look_message_by_offset(phy_offset)
+        look = self._look_at(topic)
         if message is not None and message.topic == topic and message.msg_id == msg_id.upper():
-            return message
-        found = self._index.query(topic, msg_id, 1, 0, _MAX_TIMESTAMP, self.look_message_by_offset)
+            return look(phy_offset)
+        found = self._index.query(topic, msg_id, 1, 0, _MAX_TIMESTAMP, look)
         return found[0] if found and found[0].uniq_key == msg_id else None
 
     def query_message(
@@ -227,7 +230,12 @@ class StoreQueries:
     ) -> list[MessageExt]:
         """Messages of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin, end] ms (to the second)."""
         most = min(max_count, self._config.max_msgs_num_batch)
-        return self._index.query(topic, key, most, begin, end, self.look_message_by_offset)
+        return self._index.query(topic, key, most, begin, end, self._look_at(topic))
+
+    def _look_at(self, topic: str) -> Callable[[int], MessageExt | None]:
+        """As `look_message_by_offset`, without messages of a deleted topic of that name."""
+        floor = self._floors.of(topic)
+        return lambda phy_offset: self.look_message_by_offset(phy_offset) if phy_offset >= floor else None
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Queue offset by store time; `boundary` names a `TimeBoundary` ("lower", "upper" or "nearest").

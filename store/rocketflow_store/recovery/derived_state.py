@@ -28,12 +28,13 @@ from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_holes import leave_out_strays
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.recovery.healing import Unfinished, begin_healing, unfinished_healing
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
@@ -150,6 +151,7 @@ class _Look:
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
         self._batch_topics = _batch_topics(paths)
+        self._deleted = DeletedTopics.load(paths)
         self._multi_dispatch = config.enable_multi_dispatch
         logs = [one for directory in paths.commit_logs for one in _entries(directory)]
         bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
@@ -181,7 +183,7 @@ class _Look:
         ):
             for key, entries in queues.items():
                 why = self._misfit(entries, size)
-                if why:
+                if why and key[0] not in self._deleted.unfinished:
                     found[key] = why
             for key, state in states.items():
                 if key not in found:
@@ -217,7 +219,7 @@ class _Look:
         self, room: Path, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...], unit_size: int
     ) -> str:
         """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
-        if key[0] in self._lost.deleted_topics:
+        if key[0] in self._lost.deleted_topics or key[0] in self._deleted.unfinished:
             return ""
         if entries is None:
             return "its directory is missing" if files else ""
@@ -276,6 +278,7 @@ class _Look:
                     continue
                 records = records.keep(np.arange(sound))
                 rows = rows_of_records(records, mapped.file_from_offset, config.delay_levels_ms)
+                leave_out_deleted(rows, self._deleted.floors)
                 leave_out_strays(rows)
                 for code, key in enumerate(rows.queues):
                     mine = (rows.queue_of == code) & (rows.phy_offsets < dispatched)
@@ -320,6 +323,8 @@ class _Look:
 
     def _may_be_lost(self, topic: str) -> bool:
         """Whether a topic has queues that can be made again: it was not deleted."""
+        if topic in self._deleted.unfinished:
+            return False
         if topic.startswith(LMQ_PREFIX):
             return self._multi_dispatch
         return self._topics is None or topic in self._topics or is_system_topic(topic)

@@ -29,10 +29,11 @@ from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with
 from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank
-from rocketflow_store.queues.queue_holes import fill_holes, leave_out_strays, lost_slots
+from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
 
@@ -121,6 +122,7 @@ class Recovery:
         self._rebuild = False
         self._lost_queues: frozenset[tuple[str, int]] = frozenset()
         self._deleted_topics: frozenset[str] = frozenset()
+        self._floors = DeletedTopics.load(paths).floors
         self._record_crc_from = NO_OFFSET
         self._known_scans: dict[int, Scan] = {}
         self._known_records = 0
@@ -372,6 +374,7 @@ class Recovery:
             if len(positions):
                 records = RecordColumns(mapped.buffer, positions, sizes)
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+                leave_out_deleted(rows, self._floors)
                 leave_out_strays(rows)
                 for code, (topic, _) in enumerate(rows.queues):
                     if topic in self._deleted_topics:

@@ -1,0 +1,107 @@
+"""`rocketflow/deleted`: which topics were deleted, and from which physical offset on that name is another topic's.
+
+The records of a deleted topic stay in the log until retention takes their files; this file alone keeps them from
+coming back. A deletion is noted before anything of the topic goes, and stays `unfinished` until all of it went.
+
+One line with the CRC-32 of the rest, then JSON; `deleted.bak` is a copy, since the log cannot tell what stands here.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import bool_field, int64_field, object_field
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rocketflow_store.config import StorePaths
+
+_NAME: Final = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopics:
+    """Records of a topic below its floor are of one that was deleted."""
+
+    floors: Mapping[str, int] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
+
+    @classmethod
+    def load(cls, paths: StorePaths) -> Self:
+        """What is noted; StoreVersionError where neither the file nor its copy can be understood."""
+        file = paths.rocketflow / _NAME
+        there = [path for path in (file, _copy(paths)) if path.exists()]
+        for path in there:
+            try:
+                head, _, body = os_files.read_file(path).partition(b"\n")
+                if int(head, 16) == zlib.crc32(body):
+                    return cls._of(parse_json_object(body.decode("utf-8")))
+            except (OSError, ValueError):
+                continue
+        if there:
+            raise StoreVersionError(
+                file,
+                f"cannot be understood, nor can {_copy(paths).name}; restore one: deleted messages would come back",
+            )
+        return cls()
+
+    @classmethod
+    def _of(cls, told: dict[str, Any]) -> Self:
+        topics = {name: object_field(told, name) for name in told}
+        return cls(
+            {name: int64_field(one, "floor", 0) for name, one in topics.items()},
+            frozenset(name for name, one in topics.items() if bool_field(one, "unfinished", False)),
+        )
+
+    def deleted(self, topic: str, floor: int, *, unfinished: bool) -> Self:
+        """With this topic; a floor never falls."""
+        floors = {**self.floors, topic: max(floor, self.floors.get(topic, 0))}
+        return type(self)(floors, self.unfinished | {topic} if unfinished else self.unfinished - {topic})
+
+    def within(self, min_phy_offset: int, log_end: int) -> Self:
+        """What is worth keeping of a log of [`min_phy_offset`, `log_end`): no floor behind its end."""
+        floors = {name: min(floor, log_end) for name, floor in self.floors.items()}
+        kept = {name: floor for name, floor in floors.items() if floor > min_phy_offset or name in self.unfinished}
+        return type(self)(kept, self.unfinished)
+
+    def write(self, paths: StorePaths) -> None:
+        """Make this what is noted, durably: first the copy."""
+        told = {name: {"floor": floor, "unfinished": name in self.unfinished} for name, floor in self.floors.items()}
+        body = json.dumps(told, sort_keys=True).encode()
+        data = b"%08x\n" % zlib.crc32(body) + body
+        os_files.make_directory(paths.rocketflow)
+        os_files.write_atomically(_copy(paths), data)
+        os_files.write_atomically(paths.rocketflow / _NAME, data)
+
+
+class TopicFloors:
+    """The floors of a store that somebody may write to: the file is read again when it is another one."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        self._paths = paths
+        self._mark: tuple[int, int] | None = None
+        self._floors: Mapping[str, int] = {}
+
+    def of(self, topic: str) -> int:
+        """Below this physical offset nothing is of the topic."""
+        try:
+            status = (self._paths.rocketflow / _NAME).stat()
+        except OSError:
+            return 0
+        mark = status.st_mtime_ns, status.st_ino
+        if mark != self._mark:
+            self._floors = DeletedTopics.load(self._paths).floors
+            self._mark = mark
+        return self._floors.get(topic, 0)
+
+
+def _copy(paths: StorePaths) -> Path:
+    return paths.rocketflow / f"{_NAME}.bak"

@@ -1,0 +1,68 @@
+"""Deleting a topic: first it is noted (`layout.deleted_topics`), then its files go; a kill in between is finished.
+
+The log keeps the records until retention takes them. What is noted keeps them out of every queue that is made again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.files import os_files
+from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.recovery.stop_record import StopRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.config import StorePaths
+
+
+def begin_deletion(paths: StorePaths, topic: str, floor: int) -> None:
+    """Note it: from now on no record below `floor`, up to which the log is durable, is of this topic."""
+    DeletedTopics.load(paths).deleted(topic, floor, unfinished=True).write(paths)
+
+
+def finish_deletions(paths: StorePaths, files: ConfigFiles) -> None:
+    """Let everything go that is left of topics whose deletion was begun; doing it again changes nothing."""
+    noted = DeletedTopics.load(paths)
+    for topic in sorted(noted.unfinished):
+        record = StopRecord.load(paths)
+        if record is not None:
+            record.without_topic(topic).write(paths)
+        files.topics.remove(topic)
+        files.consumer_offsets.remove_topic(topic)
+        for room in (paths.consume_queue, paths.consume_queue_ext, paths.batch_consume_queue):
+            _remove_directory(room / topic)
+        noted = noted.deleted(topic, 0, unfinished=False)
+        noted.write(paths)
+
+
+def note_vanished(paths: StorePaths, topics: frozenset[str], log_end: int) -> None:
+    """Note topics that another writer deleted: neither listed nor with a queue any more."""
+    noted = DeletedTopics.load(paths)
+    rooms = (paths.consume_queue, paths.batch_consume_queue)
+    gone = sorted(topic for topic in topics if not any((room / topic).is_dir() for room in rooms))
+    for topic in gone:
+        noted = noted.deleted(topic, log_end, unfinished=False)
+    if gone:
+        noted.write(paths)
+
+
+def fit_floors(paths: StorePaths, min_phy_offset: int, log_end: int) -> None:
+    """Before the first append: no floor lies behind the log's end, where records of a new topic will be."""
+    noted = DeletedTopics.load(paths)
+    fitting = noted.within(min_phy_offset, log_end)
+    if fitting != noted:
+        fitting.write(paths)
+
+
+def _remove_directory(directory: Path) -> None:
+    if not os.path.lexists(directory):
+        return
+    os_files.remove_tree(directory)
+    if os.path.lexists(directory):
+        error = OSError(f"{directory} could not be removed")
+        raise os_files.access_error(directory, error) from error
+    os_files.sync_directory(directory.parent)
