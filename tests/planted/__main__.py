@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.planted.bugs import BUGS
 from tests.planted.planting import Bug, DoesNotApplyError, Outcome, Tree, hunt, whole_tests_pass
+from tests.reliability import results
 
 AT_ONCE = 2
 
@@ -41,6 +42,9 @@ def main(names: list[str]) -> int:
             print(f"{state}  {bug.name:<36}{seconds:>5.0f} s  {told} {outcome.why[:140]}", flush=True)
         whole.result()
     print(f"planted bugs caught: {caught} of {len(bugs)}")
+    if not names:
+        results.measured("planted", planted=len(bugs), caught=caught)
+        results.write([])
     return 0 if caught == len(bugs) else 1
 
 

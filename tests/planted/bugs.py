@@ -17,7 +17,7 @@ BUGS: Final = (
         "ack-before-sync",
         "SYNC_FLUSH acknowledges without a sync",
         [Change("in_time = self._flush.flush_to(end,", "in_time = bool(end) or self._flush.flush_to(end,")],
-        [f"{POWER}[sync]"],
+        [f"{ROWS}/test_sync_trace.py", f"{POWER}[sync]"],
     ),
     Bug(
         "every-tenth-sync-skipped",
@@ -194,7 +194,10 @@ BUGS: Final = (
             Change(
                 'self._fault(self.field(">i8", 28) != phy_offsets, "physical', 'self._fault(phy_offsets < 0, "physical'
             ),
-            Change("if message.phy_offset != phy_offset:", "if False:"),
+            Change(
+                "if frame.phy_offset != phy_offset:\n            raise CorruptRecordError(mapped",
+                "if False:\n            raise CorruptRecordError(mapped",
+            ),
         ],
         [f"{STORE}/test_verify.py", f"{STORE}/test_recovery_damage.py"],
     ),

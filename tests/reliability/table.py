@@ -56,7 +56,8 @@ def _window(one: dict[str, Any]) -> str:
 def _starts(one: dict[str, Any]) -> str:
     dirty, log = spread(one["dirtyMiB"], (), ".0f"), spread(one["logGiB"], (), ".2f")
     told = "; ".join(f"{name} {spread(one[key], (0.5, 0.95), '.2f')} s" for name, key in _STARTS)
-    return f"{told}; {max(one['messages']):,} messages, {log} GiB of log, {dirty} MiB to look at ({len(dirty)} starts)"
+    messages = one["messages"]
+    return f"{told}; {max(messages):,} messages, {log} GiB, {dirty} MiB of it to look at ({len(messages)} starts)"
 
 
 _STARTS = (("ack", "firstAckS"), ("read", "firstReadS"))

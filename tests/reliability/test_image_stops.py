@@ -1,4 +1,4 @@
-"""Rows S21, S26 and S27: clocks that jump, a million messages and a kill, signals that ask for a stop."""
+"""Rows S21 and S27: clocks that jump, signals that ask for a stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.reliability.checker import Place, check
 from tests.reliability.independent_reader import log_records
 from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, recovered
-from tests.reliability.trials import COMMAND_LINE, FULL, environment, seeds
+from tests.reliability.trials import COMMAND_LINE, environment, seeds
 from tests.reliability.workload import SMALL, body
 
 pytestmark = pytest.mark.slow
@@ -118,59 +118,6 @@ def test_a_machine_whose_clock_jumps(tmp_path: Path, tally: Callable[..., Tally]
             counts.trial(recovered(store, acked, attempted), f"seed {seed}")
         times = store_timestamps(store)
         assert times == sorted(times), f"seed {seed}: store times fall"
-
-
-WRITER = """
-import os, sys, pyarrow as pa
-from rocketflow_store import Message, MessageStore
-with MessageStore.open(sys.argv[1]) as store:
-    total, at = int(sys.argv[2]), 0
-    store.create_topic("t", 4)
-    while at < total:
-        count = min(50_000, total - at)
-        bodies = pa.array([b"%012d" % n + bytes(188) for n in range(at, at + count)])
-        store.append_batch(pa.record_batch({"body": bodies}), "t")
-        at += count
-    os.write(1, b"written\\n")
-    sys.stdin.read()
-"""
-
-
-def test_many_messages_and_a_kill(
-    tmp_path: Path, tally: Callable[..., Tally], record_property: Callable[..., None]
-) -> None:
-    """S26: how long the first ack and the first read take is reported with the row, not demanded."""
-    counts = tally("S26")
-    total = 1_000_000 if FULL else 100_000
-    store = tmp_path / "s"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(store), str(total)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"written\n"
-        child.kill()
-    began = time.monotonic()
-    with MessageStore.open(store) as opened:
-        assert opened.recovery.abort_found
-        result = opened.put_message(Message("t", b"first", queue_id=0))
-        first_ack = time.monotonic() - began
-        assert opened.get_message("t", 0, result.queue_offset).messages[0].body == b"first"
-        first_read = time.monotonic() - began
-        ends = [opened.bounds("t", queue)[1] for queue in range(4)]
-        scanned = opened.recovery.truncated_to - opened.recovery.scanned_from
-    assert sum(ends) == total + 1
-    seen: set[int] = set()
-    with StoreReader(store) as reader:
-        for queue in range(4):
-            for batch in reader.read("t", queue, 0, ends[queue], ["body"]):
-                seen.update(int(one[:12]) for one in batch.column(0).to_pylist() if one != b"first")
-    assert seen == set(range(total))
-    record_property("s26", {"messages": total, "firstAckS": round(first_ack, 3), "firstReadS": round(first_read, 3)})
-    print(f"S26: {total} messages, {scanned >> 20} MiB looked at, first ack {first_ack:.2f} s, read {first_read:.2f} s")
-    counts.trial(None, "S26")
 
 
 STOPS = {
