@@ -72,6 +72,18 @@ class StoreAccessError(StoreError):
         self.path, self.why = str(path), why
 
 
+class UnreadableError(StoreAccessError):
+    """Bytes of a file that the disk cannot read, or that were cut off while it was open; the others can be read."""
+
+    exit_code = 3
+
+    def __init__(self, path: object, start: int, stop: int) -> None:
+        super().__init__(
+            path, f"something in [{start}, {stop}) cannot be read: a disk error, or the file was cut; restore the file"
+        )
+        self.start, self.stop = start, stop
+
+
 class StoreLockedError(StoreError):
     """Another process owns the directory for writing."""
 

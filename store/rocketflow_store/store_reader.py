@@ -156,8 +156,9 @@ class StoreReader:
     def units_match(
         self, topic: str, queue_id: int, first_queue_offset: int, units: npt.NDArray[np.void]
     ) -> npt.NDArray[np.bool_]:
-        """Which of consecutive units point at a record that says it is that message."""
-        return self._log.matches(units, first_queue_offset, self._queries.identity(topic, queue_id))
+        """Which of consecutive units point at a record that can be read and says it is that message."""
+        identity = self._queries.identity(topic, queue_id)
+        return self._log.matches(units, first_queue_offset, identity, unreadable=True)
 
     def preview(self, look: Callable[[Recovery, StoreReader], RecoveryResult]) -> RecoveryResult:
         """Let `look` see what a recovery of this store would find."""
@@ -350,7 +351,7 @@ class StoreReader:
         mapped = self._files.find(phy_offset)
         assert mapped is not None
         start = phy_offset - mapped.file_from_offset
-        return zlib.crc32(memoryview(mapped.buffer)[start : start + size])
+        return zlib.crc32(mapped.bytes_of(start, start + size))
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Queue offset by store time: see `StoreQueries.get_offset_in_queue_by_time`."""

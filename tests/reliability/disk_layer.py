@@ -24,9 +24,13 @@ WRITES = ("write", "pwrite")
 GROWS = ("posix_fallocate", "ftruncate", "write", "pwrite", "open_file", "rename", "link", "mkdir")
 """Calls that can find the disk full."""
 NAMES = ("open_file", "rename", "link", "unlink", "mkdir", "rmdir")
-READS = ("pread", "map_file")
+READS = ("pread", "map_file", "populate")
 CHANGES = (*SYNCS, *WRITES, "posix_fallocate", "ftruncate", *NAMES)
 KINDS = tuple(sorted({*CHANGES, *READS, "close", "fstat", "statvfs", "lseek", "utime"}))
+
+
+_MAPS: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
+"""Files of the maps that were made while a layer was there."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ class Layer:
 
     def __init__(self) -> None:
         self._below: dict[str, Any] = {}
-        self._maps: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
 
     def around(self, call: Call, do: Callable[[], Any]) -> Any:
         """Make the call by `do()`, or something else instead."""
@@ -70,15 +73,15 @@ class Layer:
             call = Call(kind, self._path_of(kind, args), args)
             result = self.around(call, lambda: below(*args, **more))
             if kind == "map_file" and call.path is not None:
-                self._maps[result] = call.path
+                _MAPS[result] = call.path
             return result
 
         return wrapped
 
     def _path_of(self, kind: str, args: tuple[Any, ...]) -> Path | None:
         first = args[0]
-        if kind == "msync":
-            return self._maps.get(first)
+        if kind in ("msync", "populate"):
+            return _MAPS.get(first)
         if isinstance(first, int):
             try:
                 return Path(os.readlink(f"/proc/self/fd/{first}").removesuffix(" (deleted)"))

@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.errors import StoreError
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.disk_layer import READS, Call, Failing
+from tests.reliability.disk_layer import READS, Call, Failing, Layer
 from tests.reliability.power import Run, config
 from tests.reliability.results import Tally
 from tests.reliability.simulated_disk import SimulatedDisk
@@ -85,7 +85,7 @@ def test_reading(killed_run: tuple[Path, Run], lasting: bool, tally: Callable[..
 def test_getting_from_the_writing_store(killed_run: tuple[Path, Run], tally: Callable[..., Tally]) -> None:
     image, run = killed_run
     counts = tally("S19", "get")
-    with MessageStore.open(image, config("sync")) as store:
+    with Layer(), MessageStore.open(image, config("sync")) as store:
 
         def get_all() -> list[bool]:
             found = []

@@ -329,7 +329,7 @@ def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> N
         first, second = store._files.files[:2]
         held = first.hold()
         assert held is not None
-        content = bytes(first.buffer)
+        content = bytes(first.bytes_of(0, first.file_size))
         assert store.clean().log_files == []
         assert first.path.exists()
         assert store.min_phy_offset == LOG_SIZE, "nobody new gets at it"

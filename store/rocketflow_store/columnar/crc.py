@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
+from rocketflow_store.columnar.gather import gather
+
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
 _SLICES_FROM_BYTES: Final = 384
 """Mean length from which a slice of the column is cheaper than a copy of the value."""
+_COPIED_BELOW_BYTES: Final = 256
+"""Mean length below which a copy is cheaper than a slice of a buffer."""
 
 
 def crc32_slices(
     buffer: pa.Buffer, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Unsigned CRC-32 of each [starts[i], ends[i]) of `buffer`, where it is: nothing is copied."""
+    """Unsigned CRC-32 of each [starts[i], ends[i]) of `buffer`; longer ones are not copied."""
+    if int((ends - starts).sum()) < _COPIED_BELOW_BYTES * len(starts):
+        return crc32_column(gather(buffer, starts, ends))
     octets = memoryview(buffer)
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([crc32(octets[start:end]) for start, end in pairs], np.int64)

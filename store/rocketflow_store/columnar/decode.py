@@ -97,13 +97,14 @@ class RecordColumns:
 
     def _tails(self, v2: Mask) -> tuple[Ints, Ints]:
         """(topic sizes, properties sizes), and where the topics are."""
-        last = len(self.octets) - 4
+        # never outside of the record: the page behind it may be one that cannot be read
+        last = np.maximum(self.positions + self.sizes - 4, self.positions)
         at = np.minimum(self.body_ends, last)
         self._topics: npt.NDArray[np.uint8] | None = None
         if self.count and not v2.any():
             guess = int(self.octets[at[0]])
             width = guess + 3
-            if int(at.max()) + width <= len(self.octets):
+            if bool((at + width <= last + 4).all()):
                 # mostly all topics are as long as the first: one copy of length, name and properties' length
                 tails = windows_at(self.octets, width, at)
                 if bool((tails[:, 0] == guess).all()):
@@ -119,7 +120,7 @@ class RecordColumns:
             topic_length_size = np.where(v2, 2, 1)
         self.topic_starts = self.body_ends + topic_length_size
         self.topic_ends = self.topic_starts + topic_sizes
-        sizes_at = np.clip(self.topic_ends, 0, last)
+        sizes_at = np.clip(self.topic_ends, self.positions, last)
         return topic_sizes, fixed_width_at(self.octets, ">i2", sizes_at).astype(np.int64)
 
     def _fault(self, bad: Mask, why: str) -> None:
@@ -142,8 +143,8 @@ class RecordColumns:
         if self.plain_hosts:
             return self._in_heads(dtype, offset)
         shift = 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
-        at = np.minimum(self.positions + offset + shift, len(self.octets) - np.dtype(dtype).itemsize)
-        return fixed_width_at(self.octets, dtype, at)
+        last = np.maximum(self.positions + self.sizes - np.dtype(dtype).itemsize, self.positions)
+        return fixed_width_at(self.octets, dtype, np.minimum(self.positions + offset + shift, last))
 
     def _in_heads(self, dtype: str, offset: int) -> npt.NDArray[Any]:
         wire = np.dtype(dtype)
@@ -172,8 +173,8 @@ class RecordColumns:
         if self._topics is not None and self._topics.shape[1] == len(name):
             return (self._topics != name).any(axis=1)  # type: ignore[no-any-return]
         other: Mask = self.topic_ends - self.topic_starts != len(name)
-        at = np.clip(self.topic_starts, 0, len(self.octets) - len(name))
-        other |= (windows_at(self.octets, len(name), at) != name).any(axis=1)
+        rows = np.flatnonzero(~other)
+        other[rows] = (windows_at(self.octets, len(name), self.topic_starts[rows]) != name).any(axis=1)
         return other
 
     def bodies(self) -> pa.Array:

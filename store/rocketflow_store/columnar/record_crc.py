@@ -80,8 +80,11 @@ def content_faults(records: RecordColumns, protected: Mask | None = None, *, bod
 
 def _zero_properties(records: RecordColumns) -> dict[int, str]:
     """Records whose properties end in more zeros than any writer leaves there (5.2's LMQ messages: 20)."""
-    width = ZEROS_OF_LMQ + 1
     lengths = records.properties_ends - records.properties_starts
+    last = records.octets[np.maximum(records.properties_ends - 1, 0)]
+    if not ((last == 0) & (lengths > 0)).any():
+        return {}
+    width = ZEROS_OF_LMQ + 1
     short = (lengths > 0) & (lengths < width)
     tails = windows_at(records.octets, width, np.maximum(records.properties_ends - width, 0))
     zeros = (lengths >= width) & ~tails.any(axis=1)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any
+from typing import Any, Final
+
+_MADV_POPULATE_READ: Final = 22
+"""Linux 5.14; EINVAL before."""
 
 open_file = os.open
 close = os.close
@@ -34,6 +37,11 @@ utime = os.utime
 def map_file(fd: int, size: int, prot: int) -> mmap.mmap:
     """The file's first `size` bytes, shared with everybody."""
     return mmap.mmap(fd, size, prot=prot)
+
+
+def populate(mapped: mmap.mmap, start: int, length: int) -> None:
+    """Have pages of a map in memory: where one cannot be read this fails (EFAULT), and looking at it would kill."""
+    mapped.madvise(_MADV_POPULATE_READ, start, length)
 
 
 def msync(mapped: mmap.mmap) -> Any:

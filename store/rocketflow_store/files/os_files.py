@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError
+from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 from rocketflow_store.files import disk
 
 if TYPE_CHECKING:
@@ -104,9 +104,36 @@ def disk_used_percent(path: object) -> int:
     return -1 if used + status.f_bavail == 0 else -(-used * 100 // (used + status.f_bavail))
 
 
-def map_read_only(fd: int, size: int) -> pa.Buffer:
-    """The file's first `size` bytes as a buffer that follows later writes; it keeps itself alive."""
-    return pa.py_buffer(disk.map_file(fd, size, mmap.PROT_READ))
+def map_read_only(fd: int, size: int) -> mmap.mmap:
+    """The file's first `size` bytes, following later writes; OSError as the system raises it."""
+    return disk.map_file(fd, size, mmap.PROT_READ)
+
+
+def populate(mapped: mmap.mmap, fd: int, path: object, start: int, stop: int) -> None:
+    """Have [start, stop) of a map of `fd` in memory, so that it can be looked at.
+
+    UnreadableError where the disk cannot read it, or the file ends before: the system would end this process for
+    looking (SIGBUS).
+    """
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    try:
+        disk.populate(mapped, first, stop - first)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise UnreadableError(path, start, stop) from error
+        _read_through(fd, path, start, stop)
+
+
+def _read_through(fd: int, path: object, start: int, stop: int) -> None:
+    """As `populate`, for systems without it."""
+    while start < stop:
+        try:
+            found = len(disk.pread(fd, min(_BLOCK, stop - start), start))
+        except OSError as error:
+            raise UnreadableError(path, start, stop) from error
+        if found == 0:
+            raise UnreadableError(path, start, stop)
+        start += found
 
 
 def map_file(fd: int, path: object, size: int, *, write: bool) -> mmap.mmap:

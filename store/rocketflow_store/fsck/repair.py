@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,7 @@ from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
-from rocketflow_store.errors import StoreError, StoreVersionError
+from rocketflow_store.errors import StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
@@ -285,10 +286,11 @@ class _Apply:
     def _keep(self, damage: Damage) -> None:
         """Damage stays where it is; a copy is kept, and a line in the report."""
         mapped = MappedFile(Path(damage.file), damage.phy_offset - damage.position, write=False)
-        data = mapped.buffer.slice(damage.position, damage.length)
         kept = None
-        if np.frombuffer(data, np.uint8).any():
-            kept = self._quarantine.keep(f"commitlog/{damage.phy_offset:020d}.record", data)
+        with suppress(UnreadableError):  # then there is nothing to be kept
+            data = mapped.bytes_of(damage.position, damage.position + damage.length)
+            if np.frombuffer(data, np.uint8).any():
+                kept = self._quarantine.keep(f"commitlog/{damage.phy_offset:020d}.record", data)
         mapped.close()
         self._quarantine.note(QUARANTINED, damage.file, damage.position, damage.length, damage.why, kept)
 

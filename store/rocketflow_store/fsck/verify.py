@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import StoreError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, Finding, FindingList, RangeSet, VerifyResult
@@ -248,8 +248,7 @@ class _Verification:
             if last.why == _ANOTHER_FILE or last.position + last.length < limit:
                 continue
             if at + 1 < len(files):
-                rest = memoryview(mapped.buffer)[last.position + 8 : last.position + last.length]
-                last.blank = not np.frombuffer(rest, np.uint8).any()
+                last.blank = _is_blank(mapped, last.position + 8, last.position + last.length)
             elif last.phy_offset >= self._settled or not self._claimed(last.phy_offset):
                 # nothing tells that this was ever a whole record
                 self._damage.remove(last)
@@ -514,3 +513,11 @@ class _Verification:
         lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
         if not self._reader.index.files and keys and lost and self._state == "clean":
             self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")
+
+
+def _is_blank(mapped: MappedFile, start: int, stop: int) -> bool:
+    """Whether bytes of a log file can be read, and are zeros."""
+    try:
+        return not np.frombuffer(mapped.bytes_of(start, max(start, stop)), np.uint8).any()
+    except UnreadableError:
+        return False

@@ -11,13 +11,15 @@ from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
-from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.columnar.scan import ScanStop
+from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_batch import BatchSum
 from rocketflow_store.fsck.verify_index import Compared
 from rocketflow_store.log.resync import is_end_blank, next_sound
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, stray_offsets
@@ -112,12 +114,17 @@ class LogFileCheck:
         """Go through the file."""
         position, report = 0, self._report
         while position < self._limit:
-            scan = scan_records(self._mapped.buffer, position, self._limit)
+            try:
+                scan = scan_file(self._mapped, position, self._limit)
+                ends = scan.stop is not ScanStop.LIMIT and is_end_blank(self._mapped, scan.end)
+            except UnreadableError as error:
+                position = self._damaged(position, error.why)
+                continue
             if len(scan.positions):
                 position = self._run_of_records(scan.positions, scan.sizes)
                 if position != scan.end:
                     continue
-            if is_end_blank(self._mapped, position):
+            if ends:
                 report.bytes += self._mapped.file_size - position
                 report.mark = position
                 position = report.end = self._mapped.file_size
@@ -167,7 +174,7 @@ class LogFileCheck:
 
     def _damaged(self, start: int, why: str) -> int:
         """Note damage at `start`; the position of the next sound record (or the limit)."""
-        following = next_sound(self._mapped, start, self._limit)
+        following = next_sound(self._mapped, start, self._limit, unreadable=True)
         return self._note(start, self._limit if following is None else following, why)
 
     def _note(self, start: int, stop: int, why: str) -> int:

@@ -169,16 +169,22 @@ def offsets_beyond(
                 if offset > end:
                     what = f"{topic}@{group} queue {queue_id} is at {offset}, its end is {end}"
                     found.add("offset", files.consumer_offsets.path, 0, _size(files.consumer_offsets.path), what)
-    except StoreError:
-        pass  # listed already
+    except StoreError as error:
+        _unlisted(files.consumer_offsets.path, error, found)
     try:
         for level, offset in files.delay_offsets.offsets().items():
             end = ends.get((SCHEDULE_TOPIC, level - 1), 0)
             if offset > end:
                 what = f"delay level {level} is at {offset}, the end of its queue is {end}"
                 found.add("offset", files.delay_offsets.path, 0, _size(files.delay_offsets.path), what)
-    except StoreError:
-        pass
+    except StoreError as error:
+        _unlisted(files.delay_offsets.path, error, found)
+
+
+def _unlisted(path: Path, error: StoreError, found: FindingList) -> None:
+    """A file that cannot be read is listed, unless it was when the files were gone through."""
+    if not any(one.file == str(path) for one in found.listed):
+        found.add("config", path, 0, _size(path), str(error))
 
 
 def _files(directory: Path) -> list[Path]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
-from rocketflow_store.columnar.scan import ScanStop, scan_records
-from rocketflow_store.errors import CorruptRecordError, StoreError
+from rocketflow_store.columnar.scan import ScanStop
+from rocketflow_store.errors import CorruptRecordError, StoreError, UnreadableError
 from rocketflow_store.format.record import (
+    BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
@@ -21,6 +22,7 @@ from rocketflow_store.format.record import (
     frame_record,
     has_record_crc,
 )
+from rocketflow_store.log.scan_file import scan_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 
 _RUN_RECORDS: Final = 1024
+_NEAR: Final = 1 << 16
+"""Records this close to each other are populated together, with what is between them."""
 
 
 class CommitLogView:
@@ -58,6 +62,7 @@ class CommitLogView:
         if mapped is None:
             raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
         view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
+        _populate_record(mapped, position)
         frame = frame_record(view, position, mapped.path)
         if frame.phy_offset != phy_offset:
             raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {frame.phy_offset}")
@@ -93,7 +98,9 @@ class CommitLogView:
 
         CorruptRecordError, or TruncatedRecordError, where what stands there is not a whole record of `size` bytes.
         """
-        frame = frame_record(held.view, phy_offset - held.file_from_offset, held.path)
+        position = phy_offset - held.file_from_offset
+        held.populate(position, position + max(size, BLANK_SIZE))
+        frame = frame_record(held.view[: position + max(size, 0)], position, held.path)
         if frame.phy_offset != phy_offset:
             raise CorruptRecordError(held.path, phy_offset, f"the record says it is at {frame.phy_offset}")
         if frame.size != size:
@@ -129,9 +136,10 @@ class CommitLogView:
         mapped = self._files.find(phy_offset)
         if mapped is None:
             return False
-        view = memoryview(mapped.buffer)
+        view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
         try:
-            frame = frame_record(view, phy_offset - mapped.file_from_offset, mapped.path)
+            _populate_record(mapped, position)
+            frame = frame_record(view, position, mapped.path)
         except StoreError:
             return False
         if (frame.phy_offset, frame.size) != (phy_offset, size):
@@ -145,7 +153,7 @@ class CommitLogView:
         position = 0 if mapped is None else phy_offset - mapped.file_from_offset
         if mapped is None or position + MIN_RECORD_SIZE > mapped.file_size:
             return None
-        size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+        size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
         return size if magic in (MAGIC_V1, MAGIC_V2) and size >= MIN_RECORD_SIZE else None
 
     def store_timestamps(self, units: Units) -> npt.NDArray[np.int64]:
@@ -160,27 +168,46 @@ class CommitLogView:
             out[rows] = times
         return out
 
-    def matches(self, units: Units, first_queue_offset: int, identity: QueueIdentity) -> npt.NDArray[np.bool_]:
-        """Which units point at a record that says it is that message (no CRC is computed)."""
+    def matches(
+        self, units: Units, first_queue_offset: int, identity: QueueIdentity, *, unreadable: bool = False
+    ) -> npt.NDArray[np.bool_]:
+        """Which units point at a record that says it is that message (no CRC is computed).
+
+        UnreadableError where one cannot be read; with `unreadable` those are among the units that do not.
+        """
         good = np.zeros(len(units), bool)
-        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
-            records = self.columns(mapped, units[rows])
-            records.check_place(
-                units["phy_offset"][rows].astype(np.int64), first_queue_offset + np.arange(len(units))[rows], identity
-            )
-            fine = np.ones(records.count, bool)
-            if records.faults:
-                fine[list(records.faults)] = False
-            good[rows] = fine
+        for run, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
+            rows = np.arange(len(units))[run]
+            try:
+                records = self.columns(mapped, units[rows])
+            except UnreadableError:
+                if not unreadable:
+                    raise
+                rows = rows[self.readable(mapped, units[rows])]
+                records = self.columns(mapped, units[rows])
+            records.check_place(units["phy_offset"][rows].astype(np.int64), first_queue_offset + rows, identity)
+            good[rows] = True
+            good[rows[list(records.faults)]] = False
         return good
 
     def columns(self, mapped: MappedFile, units: Units) -> RecordColumns:
-        """Field views of the records of `units`, all of which lie in `mapped`."""
-        return RecordColumns(
-            mapped.buffer,
-            units["phy_offset"].astype(np.int64) - mapped.file_from_offset,
-            units["msg_size"].astype(np.int64),
-        )
+        """Field views of the records of `units` in `mapped`; UnreadableError where one of them cannot be read."""
+        positions = units["phy_offset"].astype(np.int64) - mapped.file_from_offset
+        sizes = units["msg_size"].astype(np.int64)
+        _populate_runs(mapped, positions, positions + sizes)
+        return RecordColumns(mapped.buffer, positions, sizes)
+
+    def readable(self, mapped: MappedFile, units: Units) -> npt.NDArray[np.intp]:
+        """Which of `units`, all of which lie in `mapped`, point at bytes that can be read."""
+        return np.array([row for row in range(len(units)) if self._can_read(mapped, units[row])], np.intp)
+
+    def _can_read(self, mapped: MappedFile, unit: np.void) -> bool:
+        position = int(unit["phy_offset"]) - mapped.file_from_offset
+        try:
+            mapped.populate(position, position + int(unit["msg_size"]))
+        except UnreadableError:
+            return False
+        return True
 
     def by_file(self, phy_offsets: npt.NDArray[np.int64]) -> list[tuple[slice, MappedFile]]:
         """Runs of consecutive rows that lie in one file; rows for which there is no file are left out."""
@@ -202,7 +229,7 @@ class CommitLogView:
             mapped = self._files.find(offset)
             if mapped is None:
                 return offset
-            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size)
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
@@ -228,7 +255,7 @@ class CommitLogView:
             if mapped is None:
                 return offset
             begin = mapped.file_from_offset
-            scan = scan_records(mapped.buffer, offset - begin, min(stop - begin, mapped.file_size), _RUN_RECORDS)
+            scan = scan_file(mapped, offset - begin, min(stop - begin, mapped.file_size), _RUN_RECORDS)
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 sound = min(records.faults, default=records.count)
@@ -240,3 +267,32 @@ class CommitLogView:
                 return offset
             offset = following
         return None
+
+
+def _populate_record(mapped: MappedFile, position: int) -> None:
+    """What claims to be a record at `position` can be looked at."""
+    if not 0 <= position <= mapped.file_size - MIN_RECORD_SIZE:
+        return
+    size = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + MIN_RECORD_SIZE), position)[0]
+    if size > MIN_RECORD_SIZE:
+        mapped.populate(position, position + size)
+
+
+def _populate_runs(mapped: MappedFile, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+    """Have ranges of a file in memory."""
+    if len(starts) == 0:
+        return
+    if (starts < 0).any() or (ends > mapped.file_size).any() or (ends < starts).any():
+        mapped.populate(0, MIN_RECORD_SIZE)  # records that cannot be are looked for there
+        starts, ends = (np.clip(one, 0, mapped.file_size) for one in (starts, ends))
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    cuts = np.flatnonzero(starts[1:] - ends[:-1] > _NEAR) + 1
+    firsts, lasts = starts[np.append(0, cuts)], ends[np.append(cuts - 1, len(ends) - 1)]
+    try:
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            mapped.populate(first, last)
+    except UnreadableError:  # it may be between the records
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            mapped.populate(start, end)

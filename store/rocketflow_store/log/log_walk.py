@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.scan import scan_records
+from rocketflow_store.log.scan_file import scan_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def sound_records(
                 position = max(inside)
                 continue
             stop = min((start for start, _ in mine if start > position), default=limit)
-            scan = scan_records(mapped.buffer, position, stop)
+            scan = scan_file(mapped, position, stop)
             if len(scan.positions) == 0:
                 if stop == limit:
                     break

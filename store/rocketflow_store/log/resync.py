@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
+from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -31,27 +32,44 @@ if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 _WINDOW: Final = 1 << 20
+_PAGE: Final = 4096
 _OFFSET: Final = struct.Struct(">q")
 _OWN_OFFSET_AT: Final = 28
 
 
-def next_sound(mapped: MappedFile, start: int, limit: int) -> int | None:
-    """Position (behind `start`, below `limit`) of the next whole or blank record; None where there is none."""
-    view = memoryview(mapped.buffer)
+def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool = False) -> int | None:
+    """Position (behind `start`, below `limit`) of the next whole or blank record; None where there is none.
+
+    UnreadableError where bytes cannot be read in which it may be; with `unreadable` those are passed by.
+    """
     if start + 4 <= limit:
-        size = int.from_bytes(view[start : start + 4], "big", signed=True)
-        if size >= MIN_RECORD_SIZE and start + size < limit and _sound(mapped, start + size, limit):
-            return start + size
+        try:
+            size = int.from_bytes(mapped.bytes_of(start, start + 4), "big", signed=True)
+            if size >= MIN_RECORD_SIZE and start + size < limit and _sound(mapped, start + size, limit):
+                return start + size
+        except UnreadableError:
+            if not unreadable:
+                raise
     octets = np.frombuffer(mapped.buffer, np.uint8)
-    at = start + 1
+    at, step = start + 1, _WINDOW
     while at + BLANK_SIZE <= limit:
-        stop = min(at + _WINDOW, limit - BLANK_SIZE + 1)
+        stop = min(at - at % step + step, limit - BLANK_SIZE + 1)
+        try:
+            mapped.populate(at, stop + BLANK_SIZE - 1)
+        except UnreadableError:
+            if not unreadable:
+                raise
+            if step == _WINDOW:
+                step = _PAGE
+            else:
+                at = stop
+            continue
         window: npt.NDArray[Any] = np.ndarray((stop - at,), ">i4", buffer=octets[at + 4 :], strides=(1,))
         hits = np.flatnonzero((window == MAGIC_V1) | (window == MAGIC_V2) | (window == BLANK_MAGIC))
         for hit in hits.tolist():
-            if _sound(mapped, at + hit, limit):
+            if _sound(mapped, at + hit, limit, unreadable=unreadable):
                 return at + hit
-        at = stop
+        at, step = stop, step if stop % _WINDOW else _WINDOW
     return None
 
 
@@ -67,7 +85,7 @@ def is_end_blank(mapped: MappedFile, position: int) -> bool:
     """Whether a blank record stands at `position` that reaches to the file's end, as it must."""
     if position + BLANK_SIZE > mapped.file_size:
         return False
-    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
     return bool(magic == BLANK_MAGIC and position + size == mapped.file_size)
 
 
@@ -75,10 +93,12 @@ def is_whole(mapped: MappedFile, position: int, limit: int) -> bool:
     """Whether all that a record has to be is right at `position`: bounds, magic, lengths, place and CRC."""
     if position < 0 or position + MIN_RECORD_SIZE > limit:
         return False
-    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
     if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= limit - position:
         return False
-    record = RecordColumns(mapped.buffer, np.array([position], np.int64), np.array([size], np.int64))
+    record = RecordColumns(
+        mapped.populate(position, position + size), np.array([position], np.int64), np.array([size], np.int64)
+    )
     record.check_own_offset(mapped.file_from_offset)
     return not record.faults and not content_faults(record)
 
@@ -87,7 +107,7 @@ def next_own_offset(mapped: MappedFile) -> int | None:
     """The physical offset that a file's first record names, where that record is whole but for its place."""
     if mapped.file_size < MIN_RECORD_SIZE:
         return None
-    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, 0)
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(0, MIN_RECORD_SIZE), 0)
     if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= mapped.file_size:
         return None
     (told,) = _OFFSET.unpack_from(mapped.buffer, _OWN_OFFSET_AT)
@@ -97,7 +117,8 @@ def next_own_offset(mapped: MappedFile) -> int | None:
         return int(told)
     if next_whole_offset(mapped, 0) is not None:
         return None  # what follows is in its place: only the begin is damaged
-    record = RecordColumns(mapped.buffer, np.array([0], np.int64), np.array([size], np.int64))
+    following_end = min(size + _OWN_OFFSET_AT + _OFFSET.size, mapped.file_size)
+    record = RecordColumns(mapped.populate(0, following_end), np.array([0], np.int64), np.array([size], np.int64))
     if record.faults or content_faults(record):
         return None
     if with_record_crc(record)[0]:
@@ -117,11 +138,11 @@ def unknown_record_size(mapped: MappedFile, position: int) -> int:
     """
     if position + MIN_RECORD_SIZE > mapped.file_size:
         return 0
-    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + MIN_RECORD_SIZE), position)
     (told,) = _OFFSET.unpack_from(mapped.buffer, position + _OWN_OFFSET_AT)
     if told != mapped.file_from_offset + position or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
         return 0
-    raw = mapped.buffer.slice(position, size).to_pybytes()
+    raw = mapped.bytes_of(position, position + size).to_pybytes()
     if whole_by_record_crc(raw):
         return int(size)
     if magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
@@ -134,5 +155,10 @@ def unknown_record_size(mapped: MappedFile, position: int) -> int:
     return 0
 
 
-def _sound(mapped: MappedFile, position: int, limit: int) -> bool:
-    return is_end_blank(mapped, position) or is_whole(mapped, position, limit)
+def _sound(mapped: MappedFile, position: int, limit: int, *, unreadable: bool = False) -> bool:
+    try:
+        return is_end_blank(mapped, position) or is_whole(mapped, position, limit)
+    except UnreadableError:
+        if not unreadable:
+            raise
+        return False

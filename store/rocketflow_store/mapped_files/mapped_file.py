@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreAccessError
+from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.files import os_files
+from rocketflow_store.mapped_files.file_map import Descriptor, FileMap
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+
+_AHEAD: Final = 1 << 16
+"""What a hold populates at a time: as much as the system maps around a page that is looked at."""
 
 
 def file_name(file_from_offset: int) -> str:
@@ -33,9 +38,9 @@ class MappedFile:
     """
 
     __slots__ = (
-        "_buffer",
         "_descriptor",
         "_direct",
+        "_file_map",
         "_holds",
         "_lock",
         "_retired_ms",
@@ -52,7 +57,7 @@ class MappedFile:
         self._descriptor: Descriptor | None = Descriptor(os_files.open_file(path, write=write))
         self.file_size = os_files.file_size(self._fd)
         self._direct: Descriptor | None = None
-        self._buffer: pa.Buffer | None = None
+        self._file_map: FileMap | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
         self._retired_ms = -1
         self._lock = threading.Lock()
@@ -79,17 +84,33 @@ class MappedFile:
 
     @property
     def buffer(self) -> pa.Buffer:
-        """The whole file as a read-only map; it follows later writes, and lives for as long as something views it."""
-        buffer = self._buffer
-        if buffer is None:
+        """The whole file as a read-only map; it follows later writes, and lives for as long as something views it.
+
+        Only what was populated before may be looked at: a page that the disk cannot read ends the process.
+        """
+        return self._map().buffer
+
+    def _map(self) -> FileMap:
+        known = self._file_map
+        if known is None:
             descriptor = self._descriptor
             if descriptor is None:
                 raise StoreAccessError(self.path, "was removed, or another file took its place, while it was read")
             try:
-                buffer = self._buffer = os_files.map_read_only(descriptor.fd, self.file_size)
+                known = self._file_map = FileMap(descriptor, self.path, self.file_size)
             except (OSError, ValueError) as error:
                 raise StoreAccessError(self.path, f"cannot be mapped: {error}") from error
-        return buffer
+        return known
+
+    def populate(self, start: int, stop: int) -> pa.Buffer:
+        """`buffer`, of which [start, stop) can be looked at, as far as it is in the file; else UnreadableError."""
+        known = self._map()
+        known.populate(start, stop)
+        return known.buffer
+
+    def bytes_of(self, start: int, stop: int) -> pa.Buffer:
+        """[start, stop) of `buffer`, which can be looked at; else UnreadableError."""
+        return self.populate(start, stop).slice(start, stop - start)
 
     def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
         """Put `data` (octets) at `position` of the file."""
@@ -166,7 +187,7 @@ class MappedFile:
             descriptor = self._descriptor
             if descriptor is None or self._retired_ms >= 0:
                 return None
-            held = FileHold(self, descriptor, memoryview(self.buffer).cast("B").toreadonly())
+            held = FileHold(self, self._map())
             if self._holds is None:
                 self._holds = weakref.WeakSet()
             self._holds.add(held)
@@ -180,7 +201,7 @@ class MappedFile:
     def close(self) -> None:
         """Open it no more for anybody new; those who hold it go on."""
         with self._lock:
-            self._descriptor = self._direct = self._buffer = None
+            self._descriptor = self._direct = self._file_map = None
 
     @property
     def retired(self) -> bool:
@@ -207,10 +228,12 @@ class MappedFile:
 class FileHold:
     """A file that somebody uses: its map and its descriptor stay what they are until this is released or dropped."""
 
-    __slots__ = ("__weakref__", "_descriptor", "_mapped", "view")
+    __slots__ = ("__weakref__", "_map", "_mapped", "_ready", "view")
 
-    def __init__(self, mapped: MappedFile, descriptor: Descriptor, view: memoryview) -> None:
-        self._mapped, self._descriptor, self.view = mapped, descriptor, view
+    def __init__(self, mapped: MappedFile, file_map: FileMap) -> None:
+        self._mapped, self._map = mapped, file_map
+        self.view = memoryview(file_map.buffer).cast("B").toreadonly()
+        self._ready = 0, 0
 
     @property
     def file_from_offset(self) -> int:
@@ -223,25 +246,25 @@ class FileHold:
     @property
     def fd(self) -> int:
         """The descriptor to read from: for as long as this is held."""
-        return self._descriptor.fd
+        return self._map.descriptor.fd
+
+    def populate(self, start: int, stop: int) -> None:
+        """Have [start, stop) of `view` in memory, and some more, for the call that follows; else UnreadableError."""
+        first, last = self._ready
+        if first <= start and stop <= last:
+            return
+        ahead = min(max(stop, start + _AHEAD), len(self.view))
+        try:
+            self._map.populate(start, ahead)
+        except UnreadableError:
+            ahead = stop
+            self._map.populate(start, stop)
+        self._ready = start, ahead
+
+    def populate_again(self, start: int, stop: int) -> None:
+        """As `populate`, a while after the call that took this hold."""
+        self._map.populate(start, stop)
 
     def release(self) -> None:
         """Retention need not wait for this any more; may be called again."""
         self._mapped.let_go(self)
-
-
-class Descriptor:
-    """A file descriptor that is closed when nobody refers to it any more.
-
-    Whoever reads keeps a reference for as long as the call takes: a number that was closed meanwhile may already
-    belong to another file.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os_files.close_file(self.fd)

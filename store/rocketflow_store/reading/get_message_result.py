@@ -59,6 +59,7 @@ class SelectMappedBufferResult:
 
     def message(self) -> MessageExt:
         """The message, copied out of the map."""
+        self.held.populate_again(self.frame.position, self.frame.end)  # a file may have been cut since
         return decode_frame(self.held.view, self.frame, self.held.path)
 
 

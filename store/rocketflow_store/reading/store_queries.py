@@ -16,6 +16,7 @@ from rocketflow_store.errors import (
     StoreAccessError,
     StoreError,
     UnknownColumnError,
+    UnreadableError,
 )
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.message_id import decode_offset_msg_id
@@ -140,14 +141,24 @@ class StoreQueries:
             if rows.start > covered and on_missing != "skip":
                 break
             covered += rows.stop - rows.start
+            found, queue_offsets, places = units[rows], offsets[rows], phy_offsets[rows]
             try:
-                records = self._log.columns(mapped, units[rows])
+                records = self._log.columns(mapped, found)
+            except UnreadableError as error:
+                if on_missing != "skip":
+                    raise
+                good = self._log.readable(mapped, found)
+                bad = np.setdiff1d(np.arange(len(found)), good)
+                self._tell_skipped(mapped, identity, int(queue_offsets[bad[0]]), dict.fromkeys(bad.tolist(), error.why))
+                if len(good) == 0:
+                    continue
+                queue_offsets, places = queue_offsets[good], places[good]
+                records = self._log.columns(mapped, found[good])
             except StoreAccessError:
                 if on_missing == "skip" and mapped.end_offset <= self._log.min_phy_offset:
                     continue
                 self._refuse_removed(identity, int(offsets[rows.start]), mapped.file_from_offset)
                 raise
-            queue_offsets, places = offsets[rows], phy_offsets[rows]
             records.check_place(places, queue_offsets, identity)
             faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
             if faults:

@@ -21,7 +21,6 @@ from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
-from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.os_files import access_error
@@ -31,6 +30,7 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.consume_queue import pre_blank, written
@@ -270,7 +270,7 @@ class _Look:
             batch_queues.refresh()
             dispatched = max(queues.max_unit_end(), batch_queues.max_unit_end())
             for mapped in files.files[-_SAMPLED_FILES:]:
-                scan = scan_records(mapped.buffer, 0, mapped.file_size, _SAMPLED_RECORDS)
+                scan = scan_file(mapped, 0, mapped.file_size, _SAMPLED_RECORDS)
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
                 sound = min(records.faults | ({} if records.faults else content_faults(records)), default=records.count)

@@ -26,11 +26,12 @@ from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
-from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
+from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
@@ -255,7 +256,7 @@ class Recovery:
         mapped = self._files.find(start)
         if mapped is None or stop != mapped.end_offset:
             return False
-        rest = memoryview(mapped.buffer)[start - mapped.file_from_offset + 8 :]
+        rest = mapped.bytes_of(start - mapped.file_from_offset + 8, mapped.file_size)
         return not np.frombuffer(rest, np.uint8).any()
 
     def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
@@ -265,7 +266,7 @@ class Recovery:
             mapped = self._files.find(offset)
             if mapped is None:
                 return
-            scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size)
+            scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size)
             if self._known_records + len(scan.positions) <= _MAX_KNOWN_RECORDS:
                 self._known_records += len(scan.positions)
                 self._known_scans[offset] = scan
@@ -292,7 +293,7 @@ class Recovery:
         mapped = self._files.find(offset)
         if mapped is None:
             return offset
-        scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, mapped.file_size, 1)
+        scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size, 1)
         return mapped.end_offset if scan.stop is ScanStop.BLANK and len(scan.positions) == 0 else offset
 
     def _envelope_in(self, records: RecordColumns, stop: int, mapped: MappedFile, open_at: int) -> int:
@@ -365,14 +366,15 @@ class Recovery:
             if known is not None and known.end <= limit:
                 scan = known
             else:
-                scan = scan_records(mapped.buffer, offset - mapped.file_from_offset, limit)
+                scan = scan_file(mapped, offset - mapped.file_from_offset, limit)
             behind = [one for one in skip if offset < one < mapped.file_from_offset + scan.end]
             positions, sizes, at = scan.positions, scan.sizes, scan.end
             if behind:
                 keep = positions < min(behind) - mapped.file_from_offset
                 positions, sizes, at = positions[keep], sizes[keep], min(behind) - mapped.file_from_offset
             if len(positions):
-                records = RecordColumns(mapped.buffer, positions, sizes)
+                buffer = mapped.populate(int(positions[0]), int(positions[-1] + sizes[-1]))
+                records = RecordColumns(buffer, positions, sizes)
                 rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
                 leave_out_deleted(rows, self._floors)
                 leave_out_strays(rows)
@@ -410,7 +412,7 @@ class Recovery:
             if mapped is not None and not one.why.startswith(("cut", "lost")):
                 position = one.offset - mapped.file_from_offset
                 length = min(one.length, mapped.file_size - position)
-                data = mapped.buffer.slice(position, length)
+                data = mapped.bytes_of(position, position + length)
                 kept = quarantine.keep(f"commitlog/{one.offset:020d}.record", data)
                 quarantine.note(QUARANTINED, one.file, position, length, one.why, kept)
         for key, end in ends.items():
@@ -522,7 +524,7 @@ class Recovery:
                 return
             position = offset - mapped.file_from_offset
             length = min(stop, mapped.end_offset) - offset
-            path = quarantine.keep(f"{offset:020d}.cut", mapped.buffer.slice(position, length))
+            path = quarantine.keep(f"{offset:020d}.cut", mapped.bytes_of(position, position + length))
             quarantine.note(CUT, mapped.path, position, length, why, path)
             self.quarantined.append(Quarantined(self._file_name(offset), offset, length, f"cut: {why}; kept in {path}"))
             offset += length

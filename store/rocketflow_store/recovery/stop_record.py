@@ -223,10 +223,12 @@ def log_head(mapped: MappedFile, log_end: int) -> LogHead:
     for _ in range(2):
         size = 0
         if position + SIZE_AND_MAGIC.size <= mapped.file_size and mapped.file_from_offset + position < log_end:
-            size, magic = SIZE_AND_MAGIC.unpack_from(mapped.buffer, position)
+            size, magic = SIZE_AND_MAGIC.unpack_from(
+                mapped.populate(position, position + SIZE_AND_MAGIC.size), position
+            )
             if magic == BLANK_MAGIC or not 0 < size <= mapped.file_size - position:
                 size = 0
-        found += [size, zlib.crc32(mapped.buffer.slice(position, size))]
+        found += [size, zlib.crc32(mapped.bytes_of(position, position + size))]
         position += size
     return LogHead(*found)
 
@@ -235,8 +237,8 @@ def is_another(mapped: MappedFile, head: LogHead) -> bool:
     """Whether a log file begins with other records than it did: with two, since one may be damaged."""
     if not head.first_size or not head.second_size or head.first_size + head.second_size > mapped.file_size:
         return False
-    first = zlib.crc32(mapped.buffer.slice(0, head.first_size))
-    second = zlib.crc32(mapped.buffer.slice(head.first_size, head.second_size))
+    first = zlib.crc32(mapped.bytes_of(0, head.first_size))
+    second = zlib.crc32(mapped.bytes_of(head.first_size, head.first_size + head.second_size))
     return first != head.first and second != head.second
 
 
