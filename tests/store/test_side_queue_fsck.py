@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore
+from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
@@ -146,3 +146,23 @@ def test_messages_from_before_units_were_asked_for(tmp_path: Path) -> None:
         for _ in range(5):
             assert store.put_message(message).stored
     assert verify_store(path).findings == []
+
+
+def test_units_of_another_light_queue_serve_nothing(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """D1: a light queue's records are another topic's; each has to name the queue, and the place in it."""
+    path, made = tmp_path / "s", whole[1]
+    shutil.copytree(whole[0], path)
+    theirs = files_of(path / LIGHT.replace("%b", "%a"))[1]
+    files_of(path / LIGHT)[0].write_bytes(theirs.read_bytes())
+    with StoreReader(path) as reader:
+        there = served(reader, anyhow=True)
+        assert {place: made.bodies.get(place) for place in there} == there
+        low, high = reader.bounds("%LMQ%b", 0)
+        parts = reader.read("%LMQ%b", 0, low, high, ["body", "queueOffset"], on_missing="skip")
+        for row in [row for part in parts for row in part.to_pylist()]:
+            assert row["body"] == made.bodies["%LMQ%b", 0, row["queueOffset"]], row
+    before = {one.kind for one in verify_store(path).findings}
+    assert before == {"wrong-unit", "stray-unit"} or before == {"wrong-unit"}
+    repair_store(path)
+    with StoreReader(path) as reader:
+        assert served(reader) == made.bodies

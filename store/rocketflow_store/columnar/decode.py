@@ -43,7 +43,7 @@ _HEAD_SIZE: Final = 88
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
-    """Whose records are expected. `exact` is off for queues whose units point at another topic's records (LMQ)."""
+    """Whose records are expected. `exact` is off for light queues: another topic's records, which name them."""
 
     topic: str
     queue_id: int
@@ -163,10 +163,24 @@ class RecordColumns:
         """D1: the record must say that it belongs where it was found."""
         self._fault(self.field(">i8", 28) != phy_offsets, "physical offset is another one")
         if not identity.exact:
+            self._fault(~self._names_light_queue(identity.topic, queue_offsets), "it does not name this queue")
             return
         self._fault(self.field(">i4", 12) != identity.queue_id, "queue id is another one")
         self._fault(self.field(">i8", 20) != queue_offsets, "queue offset is another one")
         self._fault(self._other_topics(identity.topic.encode()), "topic is another one")
+
+    def _names_light_queue(self, name: str, queue_offsets: Ints) -> Mask:
+        """Which records, of those without a fault, say that they are in a light queue at these offsets."""
+        from rocketflow_store.columnar.dispatch_rows import light_queues
+
+        named = np.zeros(self.count, bool)
+        sound = np.array([row for row in range(self.count) if row not in self.faults], np.intp)
+        if len(sound):
+            records = self.keep(sound) if self.faults else self
+            for row, one, queue_offset in light_queues(records.property_segments()):
+                at = int(sound[row])
+                named[at] |= one == name and queue_offset == int(queue_offsets[at])
+        return named
 
     def _other_topics(self, topic: bytes) -> Mask:
         name = np.frombuffer(topic, np.uint8)

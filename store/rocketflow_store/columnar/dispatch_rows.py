@@ -143,7 +143,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queue_of=queue_of,
         entries=entries.where(kinds != TRANSACTION_ROLLBACK),
         batch_nums=_batch_nums(records, segments),
-        lmq=_light_queues(segments),
+        lmq=light_queues(segments),
     )
 
 
@@ -161,7 +161,8 @@ def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | No
     return batch_nums
 
 
-def _light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
+def light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
+    """(row, name, queue offset) of the light queues that records say they are in."""
     lengths = segments.name_ends - segments.name_starts
     if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
         return []

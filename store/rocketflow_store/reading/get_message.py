@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.errors import StoreError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.status import GetMessageStatus
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.consume_queue import ConsumeQueue
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20
+_LENGTH: Final = struct.Struct(">H")
 
 
 class QueueTable(Protocol):
@@ -161,7 +165,12 @@ class _Selection:
 
     def _is_ours(self, frame: RecordFrame, held: FileHold, queue_offset: int) -> bool:
         identity = self._identity
-        return not identity.exact or (
+        if not identity.exact:  # a light queue: the record is another topic's, and names it
+            start = frame.topic_end + _LENGTH.size
+            (size,) = _LENGTH.unpack_from(held.view, frame.topic_end)
+            properties = decode_properties(bytes(held.view[start : start + size]))
+            return (identity.topic, queue_offset) in lmq_units(properties)
+        return (
             frame.queue_id == identity.queue_id
             and frame.queue_offset == queue_offset
             and held.view[frame.topic_start : frame.topic_end] == self._topic
