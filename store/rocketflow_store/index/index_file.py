@@ -200,26 +200,24 @@ class IndexFile:
         """As `put`, for entries of one record."""
         assert self._write
         header, mapped = self.header, self._map
-        count = min(len(key_hashes), self.room)
+        count, room = len(key_hashes), self.room
+        if count > room:
+            count, key_hashes = room, key_hashes[:room]
         number = header.index_count
         self._reserve(number + count)
-        for key_hash in key_hashes[:count]:
+        seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
+        seconds = min(max(seconds, 0), _MAX_TIME_DIFF)
+        for key_hash in key_hashes:
             slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
             (previous,) = _SLOT_STRUCT.unpack_from(mapped, slot_at)
             if not 0 < previous <= number:
                 previous = 0
-            seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
-            ENTRY_STRUCT.pack_into(
-                mapped,
-                self._entries_at + ENTRY_SIZE * number,
-                key_hash,
-                phy_offset,
-                min(max(seconds, 0), _MAX_TIME_DIFF),
-                previous,
-            )
+            entry_at = self._entries_at + ENTRY_SIZE * number
+            ENTRY_STRUCT.pack_into(mapped, entry_at, key_hash, phy_offset, seconds, previous)
             _SLOT_STRUCT.pack_into(mapped, slot_at, number)
             if number <= 1:
                 header.begin_phy_offset, header.begin_timestamp = phy_offset, store_timestamp
+                seconds = 0
             header.hash_slot_count += previous == 0
             number += 1
         header.index_count = number

@@ -62,8 +62,10 @@ class RecordRun:
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message of this run gets."""
-        taken = self._next.get((topic, queue_id))
-        return self._offsets.next(topic, queue_id) if taken is None else taken
+        following = self._next.get((topic, queue_id))
+        if following is None:
+            following = self._next[topic, queue_id] = self._offsets.next(topic, queue_id)
+        return following
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
         """The queue's next `count` offsets are given away."""

@@ -30,7 +30,7 @@ class ConfirmedDispatch:
 
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
-        self._dispatcher, self._commit_log = parts.dispatcher, parts.commit_log
+        self._dispatcher, self._commit_log, self._sync_flush = parts.dispatcher, parts.commit_log, parts.sync_flush
         self.lock = threading.RLock()
         self._pending: deque[tuple[int, Dispatched]] = deque()
         end = parts.commit_log.committed_offset
@@ -63,7 +63,7 @@ class ConfirmedDispatch:
         if until is not None and until <= self.confirm_offset:
             return
         with self.lock:
-            limit = self._commit_log.flushed_offset if self._parts.sync_flush else self._commit_log.committed_offset
+            limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
             taken: list[tuple[int, Dispatched]] = []
             pending = self._pending
             while pending and pending[0][0] <= limit:

@@ -93,6 +93,7 @@ class PutPath:
         self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
         self.lock = PutLock()
+        self._sync_flush = parts.sync_flush
         self._timeout_s = parts.config.sync_flush_timeout / 1000
         self._closed = False
         self.next_queue: dict[str, int] = {}
@@ -140,7 +141,7 @@ class PutPath:
 
     def _put_together(self, put: WaitingPut) -> Outcomes:
         """As `put`, where another thread appends just now: with others that come meanwhile."""
-        timeout_s = self._timeout_s if self._parts.sync_flush else -1
+        timeout_s = self._timeout_s if self._sync_flush else -1
         taken = self.lock.queue_up(put, timeout_s)
         if not taken:
             return self._taken_along(put, timeout_s)
@@ -198,7 +199,7 @@ class PutPath:
                 break
         else:
             return outcomes
-        if self._parts.sync_flush:
+        if self._sync_flush:
             try:
                 in_time = self._flush.flush_to(end, self._timeout_s)
             except StoreFencedError as error:
@@ -451,7 +452,7 @@ class PutPath:
 
 
 def _by_columns(requests: Sequence[PutRequest]) -> bool:
-    return any(isinstance(request, MessageBatch) for request in requests)
+    return MessageBatch in map(type, requests)
 
 
 def unseen_because(error: BaseException) -> str:
