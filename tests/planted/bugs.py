@@ -223,6 +223,17 @@ BUGS: Final = (
         [f"{ROWS}/test_image_log.py::test_every_bit_of_a_record[closed]"],
     ),
     Bug(
+        "pages-looked-at-unasked",
+        "a page of a map is looked at without asking whether it can be read: the system ends the process",
+        [
+            Change(
+                "            self._ask(start, stop)\n            return\n        first, last",
+                "            return\n        first, last",
+            )
+        ],
+        [f"{ROWS}/test_unreadable_pages.py::test_a_file_that_is_cut_while_it_is_open"],
+    ),
+    Bug(
         "record-without-crc-believed-by-readers",
         "a record whose CRC property was damaged counts as one of a writer that gives none",
         [
