@@ -334,4 +334,38 @@ BUGS: Final = (
         [Change("decode(bytes(stored), limit + 1)", "decode(bytes(stored), (1 << 31) - 1)")],
         ["tests/fuzz/test_fuzz.py::test_a_small_body_that_inflates_to_much_takes_no_memory"],
     ),
+    # -- queues beside the plain ones, deleted topics
+    Bug(
+        "lost-batch-queues-go-unnoticed",
+        "the open compares queues of BatchCQ topics with nothing",
+        [Change("record.batch_queues if record is not None else {}, lost.batch_queues", "{}, lost.batch_queues")],
+        [f"{STORE}/test_side_queue_recovery.py::test_a_damaged_side_queue_is_made_again"],
+    ),
+    Bug(
+        "light-queue-serves-any-record",
+        "what the unit of a light queue points at need not name that queue",
+        [
+            Change(
+                "            return (identity.topic, queue_offset) in lmq_units(properties)\n",
+                "            return True\n",
+            )
+        ],
+        [f"{STORE}/test_side_queue_fsck.py::test_units_of_another_light_queue_serve_nothing"],
+    ),
+    Bug(
+        "deleted-topics-come-back",
+        "recovery dispatches records of deleted topics",
+        [Change("    if not floors:\n        return\n", "    if True:\n        return\n")],
+        [f"{STORE}/test_deleted_topics.py::test_nor_under_a_new_topic_of_that_name"],
+    ),
+    Bug(
+        "crc-asked-of-another-writers-records",
+        "a queue that is made again extends our records' CRC over those of another writer",
+        [
+            Change(
+                "    if began is None and before is not None and log_end > before.end_phy_offset:\n", "    if False:\n"
+            )
+        ],
+        [f"{STORE}/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
+    ),
 )
