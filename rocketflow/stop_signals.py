@@ -37,7 +37,7 @@ def stop_in_order() -> None:
 
 @contextlib.contextmanager
 def stop_waits() -> Iterator[None]:
-    """A stop that is asked for in this block, which must be short, comes behind it."""
+    """A stop that is asked for in this block, which must be short (a put, the start of a child), comes behind it."""
     _Held.depth += 1
     try:
         yield

@@ -10,6 +10,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.stop_signals import stop_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,8 @@ def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
     if not batch:
         return 0
     refused = 0
-    results: list[PutMessageResult] = store.put_messages([message for _, message in batch])
+    with stop_waits():
+        results: list[PutMessageResult] = store.put_messages([message for _, message in batch])
     for (number, _), result in zip(batch, results, strict=True):
         if not result.stored:
             refused += 1

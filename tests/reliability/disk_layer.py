@@ -153,3 +153,24 @@ class Failing(Layer):
 
 def _os_error(number: int, path: Path | None) -> OSError:
     return OSError(number, os.strerror(number), None if path is None else str(path))
+
+
+class Interrupting(Layer):
+    """Raises KeyboardInterrupt behind the `nth` changing call (from 1) of the thread that made it: a signal came."""
+
+    def __init__(self, nth: int) -> None:
+        super().__init__()
+        self._nth, self._thread = nth, threading.get_ident()
+        self.seen = 0
+
+    @property
+    def hit(self) -> bool:
+        return self.seen >= self._nth
+
+    def around(self, call: Call, do: Callable[[], Any]) -> Any:
+        result = do()
+        if call.kind in CHANGES and call.kind != "open_file" and threading.get_ident() == self._thread:
+            self.seen += 1
+            if self.seen == self._nth:
+                raise KeyboardInterrupt
+        return result

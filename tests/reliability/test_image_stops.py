@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,12 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
 from tests.reliability.checker import Place, check
+from tests.reliability.disk_layer import Interrupting
 from tests.reliability.independent_reader import log_records
+from tests.reliability.power import config
 from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, recovered
-from tests.reliability.trials import COMMAND_LINE, environment, seeds
+from tests.reliability.trials import COMMAND_LINE, LEVEL, SEED, environment, seeds
 from tests.reliability.workload import SMALL, body
 
 pytestmark = pytest.mark.slow
@@ -194,3 +198,30 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
         places = {number: (0, number) for number in range(min(acked, there))}
         assert there >= acked, context
         counts.trial(check(store, places, set(range(there))), context)
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_a_signal_behind_each_disk_call(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+    """S27: a put over several files ends in the middle, the store is closed in order, and opens again."""
+    counts = tally("S27", f"behind a disk call, {flush}")
+    step = 4 if LEVEL == "sample" else 1
+    nth = 1 + SEED % step
+    while True:
+        store = tmp_path / str(nth)
+        with MessageStore.open(store, config(flush)) as opened:
+            opened.create_topic("t", 2)
+            acked = put(opened, range(20))
+            with Interrupting(nth) as signals, suppress(KeyboardInterrupt):
+                acked |= put(opened, range(20, 220))
+        counts.trial(recovered(store, acked, set(range(220))), f"call {nth}", hit=signals.hit)
+        shutil.rmtree(store)
+        if not signals.hit:
+            break
+        nth += step
+    assert counts.hits > 10 // step
+
+
+def put(store: MessageStore, numbers: range) -> dict[int, Place]:
+    """Where the messages of one batch are."""
+    results = store.put_messages([Message("t", body(one), keys=[f"k{one}"], queue_id=one % 2) for one in numbers])
+    return {number: (one.queue_id, one.queue_offset) for number, one in zip(numbers, results, strict=True)}

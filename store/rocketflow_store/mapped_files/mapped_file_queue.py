@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, StoreVersionError
+from rocketflow_store.errors import (
+    StoreAccessError,
+    StoreError,
+    StoreFencedError,
+    StoreFullError,
+    StoreVersionError,
+)
 from rocketflow_store.files import os_files
 from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
@@ -147,17 +154,31 @@ class MappedFileQueue:
     def create(self, file_from_offset: int) -> MappedFile:
         """A new file that begins at `file_from_offset`."""
         assert file_from_offset % self.file_size == 0
-        while True:
-            try:
-                created = self._create_in(self.directories.home_of(file_from_offset, self.file_size), file_from_offset)
-                break
-            except StoreFullError:
-                if not self.directories.reject(file_from_offset):
-                    raise
-        self.directories.made(file_from_offset)
-        with self._lock:
-            self._add(created)
+        try:
+            while True:
+                try:
+                    home = self.directories.home_of(file_from_offset, self.file_size)
+                    created = self._create_in(home, file_from_offset)
+                    break
+                except StoreFullError:
+                    if not self.directories.reject(file_from_offset):
+                        raise
+            self.directories.made(file_from_offset)
+            with self._lock:
+                self._add(created)
+        except BaseException:
+            self._remove_unknown(file_from_offset)
+            raise
         return created
+
+    def _remove_unknown(self, file_from_offset: int) -> None:
+        """Remove a file that got its name and never came to be known (a signal ended it): it may lie behind a gap."""
+        if self.find(file_from_offset) is None:
+            for directory in self.directories.writable:
+                path = directory / file_name(file_from_offset)
+                if path.exists():
+                    with contextlib.suppress(StoreError):
+                        os_files.remove_file(path)
 
     def _create_in(self, directory: Path, file_from_offset: int) -> MappedFile:
         if not directory.is_dir():
