@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -336,6 +337,44 @@ def verify(
         code = found.exit_code
     if code:
         raise typer.Exit(code)
+
+
+@store_app.command()
+def rebuild(
+    path: PathArgument,
+    only: Annotated[str | None, typer.Option("--only", metavar="WHAT", help="consumequeue or index.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only queues of this topic; may be repeated.")
+    ] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue of the topics.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Go on where CommitLog files are missing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for whoever writes to the store.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Make queues and index anew from the log, in parallel. Example: rocketflow store rebuild /data/store
+
+    They are made beside the store and held against the log; then those files that differ are swapped in at once.
+    Until then nothing changes, and a job that is killed leaves nothing half done.
+    """
+    from rocketflow.cli.rebuild_store import rebuild_locally, request_of, summary
+
+    request = request_of(only, topic or [], queue, dry_run=dry_run, force=force, wait=wait)
+    with contextlib.ExitStack() as bar:
+        result = rebuild_locally(
+            path, request, _config(config), workers, lambda: bar.enter_context(_progress("rebuild"))
+        )
+    if as_json:
+        _emit(result.as_dict())
+    else:
+        for line in summary(result):
+            print(failures.printable(line))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 @store_app.command()

@@ -126,6 +126,14 @@ class StoreFullError(StoreError):
         self.path, self.why = str(path), why
 
 
+class RebuildFailedError(StoreError):
+    """What was made beside the store does not agree with the log; nothing was swapped."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}; the store is as it was: run `rocketflow store verify`, then try again")
+        self.path, self.why = str(path), why
+
+
 class FlushDiskTimeoutError(StoreError):
     """A sync takes too long: what was appended may be stored, and will be seen once it is synced."""
 

@@ -32,6 +32,7 @@ from rocketflow_store.recovery.derived_state import (
     leave_stop_record,
     look_at_derived,
 )
+from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.durability import make_derived_durable, make_log_durable
 from rocketflow_store.recovery.healing import end_healing
 from rocketflow_store.recovery.odd_files import make_last_files_whole
@@ -101,6 +102,7 @@ class StoreParts:
 
 def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     """Create or recover the store whose directory the caller has locked."""
+    finish_swap(paths)
     config = fitted_config(paths, config)
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)

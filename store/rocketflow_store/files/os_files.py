@@ -104,6 +104,15 @@ def disk_used_percent(path: object) -> int:
     return -1 if used + status.f_bavail == 0 else -(-used * 100 // (used + status.f_bavail))
 
 
+def disk_free_bytes(path: object) -> int:
+    """Bytes that may still be written to the file system of `path`."""
+    try:
+        status = disk.statvfs(os.fspath(path))  # type: ignore[call-overload]
+    except OSError as error:
+        raise access_error(path, error) from error
+    return int(status.f_bavail * status.f_frsize)
+
+
 def map_read_only(fd: int, size: int) -> mmap.mmap:
     """The file's first `size` bytes, following later writes; OSError as the system raises it."""
     return disk.map_file(fd, size, mmap.PROT_READ)
@@ -381,6 +390,16 @@ def rename(source: Path, target: Path) -> None:
     Durable once both directories are synced.
     """
     disk.rename(source, target)
+
+
+def hard_link(path: Path, other: Path) -> None:
+    """Give a file a second name; nothing is done where that is taken."""
+    try:
+        disk.link(path, other)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise access_error(other, error) from error
 
 
 def make_directory(path: Path) -> None:

@@ -44,7 +44,7 @@ class IndexService:
 
     def _look(self) -> None:
         try:
-            names = sorted(path.name for path in self._directory.iterdir() if _is_index_name(path.name))
+            names = sorted(path.name for path in self._directory.iterdir() if is_index_name(path.name))
         except FileNotFoundError:
             names = []
         except OSError as error:
@@ -118,15 +118,7 @@ class IndexService:
         return next(reversed(self._files.values()), None)
 
     def _create(self, previous: IndexFile | None) -> IndexFile:
-        moment = self._clock.now_ms()
-        if self._files:  # names rise, also where the clock was set back by a day
-            moment = max(moment, _moment_of(next(reversed(self._files))) + 1)
-        while True:
-            name = datetime.fromtimestamp(moment / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
-            name += f"{moment % 1000:03d}"
-            if not self._files or name > next(reversed(self._files)):
-                break
-            moment += 1
+        name = next_name(self._clock.now_ms(), next(reversed(self._files), None))
         created = IndexFile.create(
             self._directory / name, self._hash_slot_num, self._index_num, previous.header if previous else None
         )
@@ -233,6 +225,23 @@ def has_key(message: MessageExt, key: str) -> bool:
     return message.uniq_key == key or key in (message.keys or "").split(" ")
 
 
+def next_name(moment_ms: int, last: str | None) -> str:
+    """The name of a file made at a moment, behind the `last` one: names rise, also where the clock was set back."""
+    if last is not None:
+        moment_ms = max(moment_ms, _moment_of(last) + 1)
+    while True:
+        name = datetime.fromtimestamp(moment_ms / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
+        name += f"{moment_ms % 1000:03d}"
+        if last is None or name > last:
+            return name
+        moment_ms += 1
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a file may be an index file."""
+    return name.isdigit() and len(name) >= _NAME_DIGITS
+
+
 def _moment_of(name: str) -> int:
     """The time (ms) in the name of an index file, 0 where it is none."""
     try:
@@ -240,7 +249,3 @@ def _moment_of(name: str) -> int:
     except ValueError:
         return 0
     return int(at.timestamp()) * 1000 + int(name[_NAME_DIGITS - 3 : _NAME_DIGITS])
-
-
-def _is_index_name(name: str) -> bool:
-    return name.isdigit() and len(name) >= _NAME_DIGITS

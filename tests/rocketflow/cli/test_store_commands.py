@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -212,6 +213,31 @@ def test_a_flipped_byte_is_found_with_its_place(capsys: pytest.CaptureFixture[st
     assert [one["action"] for one in repaired["repaired"]] == ["rebuild-queue"]
     (repaired,) = call(capsys, "store", "verify", path, "--repair", "--json")
     assert repaired["repaired"] == []
+
+
+def test_rebuild(capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    path, golden = tmp_path / "s", golden_store("basic-53")
+    shutil.copytree(golden, path)
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "index")
+    conf = ("--config", GOLDEN / "basic-53" / "broker.properties")
+    (told,) = call(capsys, "store", "rebuild", path, "--dry-run", "--json", *conf)
+    assert not (path / "consumequeue").exists()
+    (done,) = call(capsys, "store", "rebuild", path, "--json", *conf)
+    for name in ("records", "bytes", "units", "indexEntries", "files"):
+        assert told[name] == done[name] > 0, name
+    assert (told["swapped"], done["swapped"]) == (False, True)
+    assert done["mbPerSecond"] > 0
+    for one in (golden / "consumequeue").rglob("0*"):
+        assert one.is_dir() or (path / one.relative_to(golden)).read_bytes() == one.read_bytes()
+    (again,) = call(capsys, "store", "rebuild", path, "--json")
+    assert not again["swapped"]
+    with MessageStore.open(path):
+        code, said = failure(capsys, "store", "rebuild", path)
+        assert (code, str(os.getpid()) in said) == (75, True)
+    for wrong in (("--only", "checkpoint"), ("--queue", 1), ("--only", "index", "--topic", "t")):
+        assert run(["store", "rebuild", str(path), *map(str, wrong)]) == 2
+        capsys.readouterr()
 
 
 @pytest.mark.slow

@@ -1,0 +1,70 @@
+"""`store rebuild`: what the command's options ask for, and the lines that tell what was done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rocketflow_store import StoreConfig
+    from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
+
+    Progress = Callable[[int, int], None] | None
+
+
+def request_of(
+    only: str | None, topics: Sequence[str], queue: int | None, *, dry_run: bool, force: bool, wait: bool
+) -> RebuildRequest:
+    """The request; typer.BadParameter where options do not go together."""
+    from rocketflow_store.rebuild.result import RebuildRequest
+
+    if only not in (None, "consumequeue", "index"):
+        raise typer.BadParameter(f"--only {only!r}: consumequeue or index")
+    if only == "index" and (topics or queue is not None):
+        raise typer.BadParameter("--only index is of all topics; leave out --topic and --queue")
+    if queue is not None and not topics:
+        raise typer.BadParameter("--queue needs --topic")
+    return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait)
+
+
+def summary(result: RebuildResult) -> list[str]:
+    """For people."""
+    verb = "would be made" if result.dry_run else "made"
+    lines = [
+        f"{result.records} records of {result.bytes} bytes of log, {result.seconds:.2f} s",
+        f"{result.units} units in {result.queues} queues, {result.index_entries} index entries, {verb} in "
+        f"{result.files} files",
+    ]
+    if result.dry_run:
+        lines.append(
+            f"about {result.needed_bytes} bytes are needed beside the store, and {result.estimated_seconds:.1f} s"
+        )
+    elif result.swapped:
+        lines.append(f"{result.changed_files} files differed from what was there, and were swapped")
+    else:
+        lines.append("nothing differs from what was there")
+    lines += [
+        f"damaged  {one['file']} offset {one['offset']}: {one['length']} bytes, {one['why']}" for one in result.damaged
+    ]
+    if result.deleted_topics:
+        lines.append(f"not made again, since they were deleted: {', '.join(result.deleted_topics)}")
+    return lines
+
+
+def rebuild_locally(
+    path: str,
+    request: RebuildRequest,
+    config: StoreConfig | None,
+    workers: int | None,
+    progress: Callable[[], Progress],
+) -> RebuildResult:
+    """With processes of this machine; `progress` begins a bar behind their start."""
+    from rocketflow_store.rebuild.engine import LocalEngine
+    from rocketflow_store.rebuild.rebuild import rebuild_store
+
+    with LocalEngine(workers) as engine:
+        return rebuild_store(Path(path), request, config, engine=engine, progress=progress())

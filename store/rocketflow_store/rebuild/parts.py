@@ -1,0 +1,96 @@
+"""What a scan task leaves for the write tasks: an Arrow IPC file of units, of batch units and of index entries.
+
+Units are sorted by queue, and stand within a queue in the order of the log. Who reads maps the file and copies only the
+rows that it is after.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow_store.files import os_files
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.void]
+
+ENTRY_DTYPE: Final = np.dtype([("phy_offset", "<i8"), ("store_timestamp", "<i8"), ("key_hash", "<i4")])
+"""An index entry before it has its place."""
+
+
+class PartKind(enum.Enum):
+    """What is in a part."""
+
+    UNITS = "units"
+    BATCH_UNITS = "batch-units"
+    ENTRIES = "entries"
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """Of one row."""
+        return _DTYPES[self]
+
+
+_DTYPES: Final = {
+    PartKind.UNITS: UNIT_DTYPE,
+    PartKind.BATCH_UNITS: BATCH_UNIT_DTYPE,
+    PartKind.ENTRIES: ENTRY_DTYPE,
+}
+
+
+def part_path(side: Path, number: int, kind: PartKind) -> Path:
+    """Where the part of scan task `number` is."""
+    return side / "parts" / f"{number:08d}.{kind.value}"
+
+
+def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
+    """Leave `rows` at `path`; it need not be durable: a job that is stopped begins anew."""
+    width = kind.dtype.itemsize
+    column = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).view(np.uint8).data)]
+    )
+    batch = pa.RecordBatch.from_arrays([column], names=[kind.value])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    os_files.make_directory(path.parent)
+    fd = os_files.open_file(path, write=True, create=True)
+    try:
+        data = sink.getvalue()
+        os_files.make_sparse(fd, path, data.size)  # a range that was scanned once more may leave less
+        os_files.write_at(fd, path, 0, data)
+    finally:
+        os_files.close_file(fd)
+
+
+class Parts:
+    """The parts of one kind below `side`, opened as they are asked for."""
+
+    def __init__(self, side: Path, kind: PartKind) -> None:
+        self._side, self._kind = side, kind
+        self._open: dict[int, Rows] = {}
+
+    def rows(self, number: int, start: int, count: int) -> Rows:
+        """`count` rows of part `number` from `start` on, a view of the file."""
+        found = self._open.get(number)
+        if found is None:
+            found = self._open[number] = self._map(number)
+        return found[start : start + count]
+
+    def _map(self, number: int) -> Rows:
+        path = part_path(self._side, number, self._kind)
+        fd = os_files.open_file(path, write=False)
+        try:
+            buffer = os_files.map_read_only(fd, os_files.file_size(fd))
+        finally:
+            os_files.close_file(fd)
+        batch = pa.ipc.open_file(pa.BufferReader(buffer)).get_batch(0)
+        return np.frombuffer(batch.column(0).buffers()[1], self._kind.dtype, batch.num_rows)

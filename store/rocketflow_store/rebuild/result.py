@@ -1,0 +1,89 @@
+"""What is asked of a rebuild, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """Which files are made: by default all queues of all kinds, and the index."""
+
+    only: str | None = None
+    """`consumequeue` or `index`."""
+    topics: frozenset[str] = frozenset()
+    """Only queues of these topics (and no index); light queues are topics too."""
+    queue_id: int | None = None
+    dry_run: bool = False
+    force: bool = False
+    """Go on where CommitLog files are missing between others: their messages are lost."""
+    wait: bool = False
+    """Wait for whoever holds the store's lock."""
+
+    @property
+    def units(self) -> bool:
+        """Whether queues are made."""
+        return self.only != "index"
+
+    @property
+    def index(self) -> bool:
+        """Whether the index is made."""
+        return self.only != "consumequeue" and not self.topics and self.queue_id is None
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.only is None and not self.topics and self.queue_id is None
+
+
+@dataclass(slots=True)
+class RebuildResult:
+    """What was (with a dry run: would be) made; `changed_files` are those that differ from what was there."""
+
+    path: str
+    engine: str
+    dry_run: bool = False
+    records: int = 0
+    bytes: int = 0
+    units: int = 0
+    index_entries: int = 0
+    queues: int = 0
+    files: int = 0
+    changed_files: int = 0
+    needed_bytes: int = 0
+    seconds: float = 0.0
+    estimated_seconds: float | None = None
+    swapped: bool = False
+    damaged: list[dict[str, Any]] = field(default_factory=list)
+    deleted_topics: list[str] = field(default_factory=list)
+    """Topics that the log has messages of, and that are not made again: they were deleted."""
+
+    @property
+    def exit_code(self) -> int:
+        """3 where records are damaged or gone, else 0."""
+        return 3 if self.damaged else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        told = {
+            "path": self.path,
+            "engine": self.engine,
+            "dryRun": self.dry_run,
+            "records": self.records,
+            "bytes": self.bytes,
+            "units": self.units,
+            "indexEntries": self.index_entries,
+            "queues": self.queues,
+            "files": self.files,
+            "changedFiles": self.changed_files,
+            "neededBytes": self.needed_bytes,
+            "seconds": round(self.seconds, 3),
+            "mbPerSecond": round(self.bytes / self.seconds / 1e6, 1) if self.seconds else 0.0,
+            "swapped": self.swapped,
+            "damaged": self.damaged,
+            "deletedTopics": self.deleted_topics,
+        }
+        if self.estimated_seconds is not None:
+            told["estimatedSeconds"] = round(self.estimated_seconds, 1)
+        return told

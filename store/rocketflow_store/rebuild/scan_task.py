@@ -1,0 +1,296 @@
+"""The first stage: a range of the log -> units sorted by queue, index entries in the order of the log, and damage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
+from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.log.resync import is_end_blank, next_sound
+from rocketflow_store.mapped_files.mapped_file import MappedFile
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.queues.side_queues import batch_units
+from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
+from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    from rocketflow_store.rebuild.log_ranges import LogRange
+
+    Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
+
+_CODE_BITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """Which queues are made. Topics are named by who asked, or (None) all are but those that were deleted."""
+
+    units: bool = True
+    index: bool = True
+    topics: frozenset[str] | None = None
+    queue_id: int | None = None
+    left_out: frozenset[str] = frozenset()
+    batch_topics: frozenset[str] = frozenset()
+    light_queues: frozenset[str] | None = None
+    """Light queues that there are, or were; None: whichever a record names."""
+
+    def takes(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue is made."""
+        if not self.units or topic in self.left_out:
+            return False
+        if self.topics is not None and topic not in self.topics:
+            return False
+        return self.queue_id is None or queue_id == self.queue_id
+
+    def takes_light(self, name: str) -> bool:
+        """Whether a light queue is made."""
+        if not is_directory_name(name) or not self.takes(name, LMQ_QUEUE_ID):
+            return False
+        asked = self.topics is not None and name in self.topics
+        return asked or self.light_queues is None or name in self.light_queues
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSettings:
+    """What all ranges of a log have in common. Without a `side` directory nothing is left but counts."""
+
+    side: str | None
+    choice: QueueChoice
+    delay_levels_ms: tuple[int, ...]
+    record_crc: tuple[int, int] = (0, 0)
+    """Physical offsets in which every record ends with a CRC of itself."""
+    floors: Mapping[str, int] = field(default_factory=dict)
+    """Records of these topics below these offsets are of deleted ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Range `number` of a log."""
+
+    number: int
+    range: LogRange
+    settings: ScanSettings
+
+
+@dataclass(slots=True)
+class QueueRuns:
+    """Rows of a part by queue: run k is `counts[k]` rows from `rows[k]` on, of queue offsets from `firsts[k]` on.
+
+    Queue k is `queues[queue_of[k]]`. Of batch units `firsts` says nothing: their place is a matter of order alone.
+    """
+
+    queues: list[Queue]
+    queue_of: npt.NDArray[np.int32]
+    rows: Ints
+    counts: Ints
+    firsts: Ints
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What a range holds: `end` is the position behind its last record, or behind the end mark of the file."""
+
+    number: int
+    end: int = 0
+    sound_end: int = 0
+    """Position behind its last sound record; 0 without any."""
+    records: int = 0
+    bytes: int = 0
+    entries: int = 0
+    units: QueueRuns | None = None
+    batch_units: QueueRuns | None = None
+    damage: list[tuple[int, int, str]] = field(default_factory=list)
+    """Physical offsets [from, to), and why."""
+
+
+def run_scan(task: ScanTask) -> ScanReport:
+    """Scan a range, and leave its parts in the side directory."""
+    return _Scan(task).run()
+
+
+class _Collected:
+    """Units of one kind, as they come."""
+
+    def __init__(self, dtype: np.dtype[np.void]) -> None:
+        self._dtype = dtype
+        self._codes: dict[Queue, int] = {}
+        self._queue_of: list[Ints] = []
+        self._offsets: list[Ints] = []
+        self._units: list[npt.NDArray[np.void]] = []
+
+    def code(self, queue: Queue) -> int:
+        """The number of a queue."""
+        return self._codes.setdefault(queue, len(self._codes))
+
+    def add(self, queue_of: Ints, offsets: Ints, units: npt.NDArray[np.void]) -> None:
+        self._queue_of.append(queue_of)
+        self._offsets.append(offsets)
+        self._units.append(units)
+
+    def sorted(self, *, by_place: bool) -> tuple[QueueRuns, npt.NDArray[np.void]] | None:
+        """Runs (of consecutive queue offsets, or `by_place`: of one queue) and the units in their order."""
+        if not self._units:
+            return None
+        queue_of, offsets = np.concatenate(self._queue_of), np.concatenate(self._offsets)
+        order = np.sort((queue_of << _CODE_BITS) | np.arange(len(queue_of))) & ((1 << _CODE_BITS) - 1)
+        raw = f"V{self._dtype.itemsize}"  # joined as they are: numpy turns numbers into the machine's own order
+        units = np.concatenate([one.view(raw) for one in self._units])[order].view(self._dtype)
+        queue_of, offsets = queue_of[order], offsets[order]
+        cuts = queue_of[1:] != queue_of[:-1]
+        if not by_place:
+            cuts |= offsets[1:] != offsets[:-1] + 1
+        starts = np.concatenate([[0], np.flatnonzero(cuts) + 1])
+        counts = np.diff(np.append(starts, len(queue_of)))
+        runs = QueueRuns(list(self._codes), queue_of[starts].astype(np.int32), starts, counts, offsets[starts])
+        return runs, units
+
+
+class _Scan:
+    def __init__(self, task: ScanTask) -> None:
+        self._task, self._range, self._settings = task, task.range, task.settings
+        self._report = ScanReport(task.number)
+        self._units, self._batches = _Collected(UNIT_DTYPE), _Collected(BATCH_UNIT_DTYPE)
+        self._entries: list[npt.NDArray[np.void]] = []
+        self._mapped = MappedFile(Path(task.range.path), task.range.file_from_offset, write=False)
+
+    def run(self) -> ScanReport:
+        try:
+            self._go()
+        finally:
+            self._mapped.close()
+        self._leave()
+        return self._report
+
+    def _go(self) -> None:
+        mapped, report, stop, limit = self._mapped, self._report, self._range.stop, self._range.limit
+        position = self._range.start
+        while position < stop:
+            scan = scan_records(mapped.buffer, position, limit)
+            count = int(np.searchsorted(scan.positions, stop))
+            if count:
+                position = self._run_of_records(scan.positions[:count], scan.sizes[:count])
+                if count < len(scan.positions) or position != scan.end:
+                    continue
+            if is_end_blank(mapped, position):
+                report.bytes += mapped.file_size - position
+                position = mapped.file_size
+            elif scan.stop is not ScanStop.LIMIT and position < stop:
+                position = self._damaged(position, "no record where one should begin")
+        report.end = position
+
+    def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
+        """Take a run; the position to go on from: behind it, or behind the first damage in it."""
+        mapped = self._mapped
+        records = RecordColumns(mapped.buffer, positions, sizes)
+        records.check_own_offset(mapped.file_from_offset)
+        faults = dict(records.faults)
+        if not faults:
+            protected = with_record_crc(records)
+            faults = content_faults(records, protected)
+            offsets = positions + mapped.file_from_offset
+            start, stop = self._settings.record_crc
+            for row in np.flatnonzero(~protected & (offsets >= start) & (offsets < stop)).tolist():
+                faults.setdefault(row, LACKS_CRC)
+        good = min(faults) if faults else records.count
+        if good:
+            if good < records.count:
+                records = RecordColumns(mapped.buffer, positions[:good], sizes[:good])
+            self._sound_records(records)
+            self._report.sound_end = int(positions[good - 1] + sizes[good - 1])
+        if not faults:
+            return int(positions[-1] + sizes[-1])
+        return self._damaged(int(positions[good]), faults[good])
+
+    def _damaged(self, start: int, why: str) -> int:
+        """Note damage; the position of what is sound behind it, or of the range's end."""
+        base, limit = self._mapped.file_from_offset, self._range.limit
+        following = next_sound(self._mapped, start, limit)
+        stop = limit if following is None else following
+        self._report.damage.append((base + start, base + stop, why))
+        return stop
+
+    def _sound_records(self, records: RecordColumns) -> None:
+        settings, report, choice = self._settings, self._report, self._settings.choice
+        rows = rows_of_records(records, self._mapped.file_from_offset, settings.delay_levels_ms)
+        report.records += records.count
+        report.bytes += int(records.sizes.sum())
+        if choice.index:
+            report.entries += len(rows.entries.of_row)
+            if settings.side is not None and len(rows.entries.of_row):
+                of_row = rows.entries.of_row
+                entries = np.empty(len(of_row), ENTRY_DTYPE)
+                entries["phy_offset"], entries["key_hash"] = rows.phy_offsets[of_row], rows.entries.hashes
+                entries["store_timestamp"] = rows.store_timestamps[of_row]
+                self._entries.append(entries)
+        if choice.units:
+            leave_out_deleted(rows, settings.floors)
+            leave_out_strays(rows)
+            self._take_light(rows)
+            self._take_units(rows)
+
+    def _take_units(self, rows: DispatchRows) -> None:
+        choice, queues = self._settings.choice, rows.queues
+        codes = np.full(len(queues) + 1, -1, np.int64)  # the last is that of records without a queue
+        for at, queue in enumerate(queues):
+            if not choice.takes(*queue):
+                continue
+            if queue[0] in choice.batch_topics:
+                mine = np.flatnonzero(rows.queue_of == at)
+                if len(mine):
+                    code = np.full(len(mine), self._batches.code(queue), np.int64)
+                    self._batches.add(code, rows.queue_offsets[mine], batch_units(rows, mine))
+            else:
+                codes[at] = self._units.code(queue)
+        queue_of = codes[rows.queue_of]
+        mine = np.flatnonzero(queue_of >= 0)
+        if len(mine) == 0:
+            return
+        everything = len(mine) == len(queue_of)
+        units = np.empty(len(mine), UNIT_DTYPE)
+        units["phy_offset"] = rows.phy_offsets if everything else rows.phy_offsets[mine]
+        units["msg_size"] = rows.sizes if everything else rows.sizes[mine]
+        units["tags_code"] = rows.tags_codes if everything else rows.tags_codes[mine]
+        self._units.add(queue_of[mine], rows.queue_offsets[mine], units)
+
+    def _take_light(self, rows: DispatchRows) -> None:
+        choice = self._settings.choice
+        light = [one for one in rows.lmq if one[1].startswith(LMQ_PREFIX) and choice.takes_light(one[1])]
+        if not light:
+            return
+        at = np.array([one[0] for one in light], np.int64)
+        units = np.empty(len(light), UNIT_DTYPE)
+        units["phy_offset"], units["msg_size"] = rows.phy_offsets[at], rows.sizes[at]
+        units["tags_code"] = rows.tags_codes[at]
+        codes = np.array([self._units.code((name, LMQ_QUEUE_ID)) for _, name, _ in light], np.int64)
+        self._units.add(codes, np.array([one[2] for one in light], np.int64), units)
+
+    def _leave(self) -> None:
+        report, side = self._report, self._settings.side
+        for kind, collected in ((PartKind.UNITS, self._units), (PartKind.BATCH_UNITS, self._batches)):
+            found = collected.sorted(by_place=kind is PartKind.BATCH_UNITS)
+            if found is None:
+                continue
+            if kind is PartKind.UNITS:
+                report.units = found[0]
+            else:
+                report.batch_units = found[0]
+            if side is not None:
+                write_part(part_path(Path(side), report.number, kind), kind, found[1])
+        if self._entries and side is not None:
+            entries = np.concatenate(self._entries)
+            write_part(part_path(Path(side), report.number, PartKind.ENTRIES), PartKind.ENTRIES, entries)

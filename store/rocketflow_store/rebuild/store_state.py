@@ -1,0 +1,151 @@
+"""What a store tells of itself before it is rebuilt: where its log ends, and which queues are no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.errors import StoreError, StoreVersionError
+from rocketflow_store.fsck.recovery_preview import preview_recovery
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.rebuild.scan_task import QueueChoice
+from rocketflow_store.recovery.derived_state import believed_record, listed_topics, record_crc_range
+from rocketflow_store.topic_names import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.rebuild.result import RebuildRequest
+    from rocketflow_store.recovery.stop_record import StopRecord
+
+    Queue = tuple[str, int]
+
+
+@dataclass(slots=True)
+class StoreState:
+    """A log of [`begin`, `end`); behind `known_end` bytes that are no record are a torn tail, and no damage."""
+
+    begin: int
+    end: int
+    known_end: int
+    gaps: list[tuple[int, int]]
+    clean: bool
+    record: StopRecord | None
+    record_crc: tuple[int, int]
+    deleted: DeletedTopics
+    choice: QueueChoice
+    unlisted: frozenset[str]
+    """Listed topics, where only those (and system topics) may have new queues; empty where any may."""
+
+
+def look_at_store(
+    paths: StorePaths, config: StoreConfig, files: MappedFileQueue, request: RebuildRequest, *, running: bool
+) -> StoreState:
+    """The state of a store that nobody writes to, or (for a dry run) that is `running`. Changes nothing."""
+    there = files.files
+    begin = there[0].file_from_offset if there else 0
+    record, unclean = believed_record(paths), paths.abort.exists()
+    end = _written_end(files)
+    known_end = 0
+    confirmed = read_confirm(paths)
+    if running and confirmed is not None:
+        end = known_end = confirmed.confirm_offset
+    elif unclean and confirmed is not None:
+        # a writer of ours: what recovery would cut, the begin of a sink's commit too, is not made
+        end = known_end = preview_recovery(paths.root, config).truncated_to
+    elif record is not None and not unclean:
+        known_end = min(record.end_phy_offset, there[-1].end_offset if there else 0)
+        end = max(end, known_end)
+    gaps = [
+        (one.end_offset, two.file_from_offset) for one, two in pairwise(there) if one.end_offset < two.file_from_offset
+    ]
+    if gaps and not request.force:
+        missing = there[0].path.with_name(file_name(gaps[0][0]))
+        raise StoreVersionError(
+            missing, "is missing between other CommitLog files; restore it, or rebuild the rest with --force"
+        )
+    left_out, listed = _left_out(paths, record, clean=not unclean and not running)
+    return StoreState(
+        begin=begin,
+        end=end,
+        known_end=known_end,
+        gaps=gaps,
+        clean=not unclean,
+        record=record,
+        record_crc=record_crc_range(paths),
+        deleted=DeletedTopics.load(paths),
+        choice=QueueChoice(
+            units=request.units,
+            index=request.index and config.message_index_enable,
+            topics=request.topics or None,
+            queue_id=request.queue_id,
+            left_out=left_out,
+            batch_topics=_batch_topics(paths, record),
+            light_queues=_light_queues(paths, config, record),
+        ),
+        unlisted=listed,
+    )
+
+
+def _written_end(files: MappedFileQueue) -> int:
+    """Physical offset behind the last byte of the log that is not zero."""
+    for mapped in reversed(files.files):
+        if written_end := mapped.written_end():
+            return mapped.file_from_offset + written_end
+    return 0
+
+
+def _left_out(paths: StorePaths, record: StopRecord | None, *, clean: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """Topics that were deleted, and those that may have queues (empty: any may)."""
+    listed = listed_topics(paths)
+    if listed is None:
+        return frozenset(), frozenset()
+    gone: frozenset[str] = frozenset()
+    if record is not None:
+        known = {**record.queues, **record.batch_queues}
+        gone = frozenset(key[0] for key, state in known.items() if state.listed) - listed
+    return gone, listed if clean else frozenset()
+
+
+def may_have_queues(state: StoreState, paths: StorePaths, topic: str) -> bool:
+    """Whether a topic that the log names is one still: listed, a system's, or with a queue."""
+    if topic in state.choice.left_out:
+        return False
+    if not state.unlisted or topic in state.unlisted or is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
+        return True
+    if state.choice.topics is not None and topic in state.choice.topics:
+        return True
+    return any((room / topic).is_dir() for room in (paths.consume_queue, paths.batch_consume_queue))
+
+
+def _batch_topics(paths: StorePaths, record: StopRecord | None) -> frozenset[str]:
+    there = {one.name for one in _directories(paths.batch_consume_queue)}
+    there |= {topic for topic, _ in record.batch_queues} if record is not None else set()
+    try:
+        topics = ConfigFiles(paths.config).topics.topics()
+    except StoreError:
+        return frozenset(there)
+    return frozenset(there | {name for name, one in topics.items() if one.is_batch_cq})
+
+
+def _light_queues(paths: StorePaths, config: StoreConfig, record: StopRecord | None) -> frozenset[str] | None:
+    """Light queues that there are, or were; None where records alone tell."""
+    if config.enable_multi_dispatch:
+        return None
+    topics = [one.name for one in _directories(paths.consume_queue)]
+    there = {one for one in topics if one.startswith(LMQ_PREFIX)}
+    if record is None and not topics:
+        return None  # nothing tells, and only a broker that has such queues writes their offsets into records
+    if record is not None:
+        there |= {topic for topic, _ in record.queues if topic.startswith(LMQ_PREFIX)}
+    return frozenset(there)
+
+
+def _directories(room: Path) -> list[Path]:
+    return [one for one in room.iterdir() if one.is_dir()] if room.is_dir() else []

@@ -1,0 +1,187 @@
+"""Between the stages: which file gets which rows of which part. A function of the scan reports alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.rebuild.parts import PartKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.rebuild.scan_task import QueueRuns, ScanReport
+
+    Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
+
+_NEIGHBOUR: Final = 64
+_ODD_SLOTS: Final = 1 << 20
+"""So many slots more than units: then somebody looks whether a damaged head claims a place far away."""
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Rows of parts in the order of the log: `counts[k]` from `rows[k]` of part `parts[k]`, to be put at `at[k]`."""
+
+    parts: Ints
+    rows: Ints
+    counts: Ints
+    at: Ints
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def each(self) -> Iterator[tuple[int, int, int, int]]:
+        """(part, first row, rows, place) of each piece."""
+        return zip(self.parts.tolist(), self.rows.tolist(), self.counts.tolist(), self.at.tolist(), strict=True)
+
+
+@dataclass(slots=True)
+class QueueFilePlan:
+    """A file of a queue: units [`first`, `end`) of it are the log's, by their number in the queue."""
+
+    topic: str
+    queue_id: int
+    base_unit: int
+    first: int
+    end: int
+    begins_queue: bool
+    pieces: Pieces
+
+
+@dataclass(slots=True)
+class QueuePlan:
+    """A queue: units [`first`, `end`), and the files that hold them."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    files: list[QueueFilePlan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class IndexFilePlan:
+    """Index file `number`; `before` is the place (part, row) of the entry in front of its first, None without."""
+
+    number: int
+    count: int
+    pieces: Pieces
+    before: tuple[int, int] | None
+
+
+def plan_queues(
+    reports: Sequence[ScanReport],
+    kind: PartKind,
+    units_per_file: int,
+    bases: Mapping[Queue, int],
+    left_out: Collection[str] = (),
+) -> list[QueuePlan]:
+    """The files of every queue of a kind but those of some topics.
+
+    `bases` are the numbers of the first units of batch queues, where that is not 0.
+    """
+    numbers: dict[Queue, int] = {}
+    columns: list[list[Ints]] = [[], [], [], [], []]
+    for report in reports:
+        runs = _runs(report, kind)
+        if runs is None:
+            continue
+        own = np.array([numbers.setdefault(queue, len(numbers)) for queue in runs.queues], np.int64)
+        part = np.full(len(runs.rows), report.number, np.int64)
+        for column, values in zip(
+            columns, (own[runs.queue_of], part, runs.rows, runs.counts, runs.firsts), strict=True
+        ):
+            column.append(values)
+    if not numbers:
+        return []
+    queue_of, part, row, count, first = (np.concatenate(one) for one in columns)
+    order = np.lexsort((row, part, queue_of))
+    queue_of, part, row, count, first = (one[order] for one in (queue_of, part, row, count, first))
+    queues = list(numbers)
+    starts = np.flatnonzero(np.diff(queue_of, prepend=-1))
+    stops = np.append(starts[1:], len(queue_of))
+    kept = np.ones(len(queue_of), bool)
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        mine = slice(start, stop)
+        if queues[int(queue_of[start])][0] in left_out:
+            kept[mine] = False
+        elif kind is PartKind.BATCH_UNITS:
+            base = bases.get(queues[int(queue_of[start])], 0)
+            first[mine] = base + np.cumsum(count[mine]) - count[mine]
+        else:
+            kept[mine] = ~_wild(first[mine], count[mine])
+    if not kept.all():
+        queue_of, part, row, count, first = (one[kept] for one in (queue_of, part, row, count, first))
+    if len(queue_of) == 0:
+        return []
+    return _files_of(queues, queue_of, Pieces(part, row, count, first), units_per_file)
+
+
+def _runs(report: ScanReport, kind: PartKind) -> QueueRuns | None:
+    return report.units if kind is PartKind.UNITS else report.batch_units
+
+
+def _wild(first: Ints, count: Ints) -> npt.NDArray[np.bool_]:
+    """Runs of a queue that lie far from those in front of and behind them: a damaged head wrote their offset."""
+    slots = int((first + count).max() - first.min())
+    if slots <= int(count.sum()) * 2 + _ODD_SLOTS:
+        return np.zeros(len(first), bool)
+    step = first[1:] - (first[:-1] + count[:-1])
+    up, down = np.ones(len(first), bool), np.ones(len(first), bool)
+    up[1:], down[:-1] = step > _NEIGHBOUR, step < -_NEIGHBOUR
+    return up & down
+
+
+def _files_of(queues: list[Queue], queue_of: Ints, runs: Pieces, units_per_file: int) -> list[QueuePlan]:
+    first, count = runs.at, runs.counts
+    first_file, last_file = first // units_per_file, (first + count - 1) // units_per_file
+    times = last_file - first_file + 1
+    of = np.repeat(np.arange(len(first)), times)
+    file = first_file[of] + np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
+    start = np.maximum(first[of], file * units_per_file)
+    stop = np.minimum((first + count)[of], (file + 1) * units_per_file)
+    row = runs.rows[of] + start - first[of]
+    queue_of, part = queue_of[of], runs.parts[of]
+    order = np.lexsort((np.arange(len(of)), file, queue_of))
+    queue_of, part, row, file, start, stop = (one[order] for one in (queue_of, part, row, file, start, stop))
+    cuts = np.flatnonzero((np.diff(queue_of, prepend=-1) != 0) | (np.diff(file, prepend=-1) != 0))
+    plans: list[QueuePlan] = []
+    for at, behind in zip(cuts.tolist(), np.append(cuts[1:], len(of)).tolist(), strict=True):
+        topic, queue_id = queues[int(queue_of[at])]
+        base = int(file[at]) * units_per_file
+        mine = slice(at, behind)
+        low, high = int(start[mine].min()), int(stop[mine].max())
+        if not plans or (plans[-1].topic, plans[-1].queue_id) != (topic, queue_id):
+            plans.append(QueuePlan(topic, queue_id, low, high))
+        plan = plans[-1]
+        pieces = Pieces(part[mine], row[mine], (stop - start)[mine], start[mine] - base)
+        plan.files.append(QueueFilePlan(topic, queue_id, base, low, high, not plan.files, pieces))
+        plan.end = high
+    return plans
+
+
+def plan_index(reports: Sequence[ScanReport], entries_per_file: int) -> list[IndexFilePlan]:
+    """Index files of `entries_per_file` entries each, in the order of the log."""
+    parts = np.array([one.number for one in reports], np.int64)
+    counts = np.array([one.entries for one in reports], np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    begins = ends - counts
+    plans: list[IndexFilePlan] = []
+    for number, start in enumerate(range(0, total, entries_per_file)):
+        stop = min(start + entries_per_file, total)
+        mine = np.flatnonzero((begins < stop) & (ends > start))
+        low, high = np.maximum(begins[mine], start), np.minimum(ends[mine], stop)
+        before = None
+        if start:
+            holder = int(np.searchsorted(ends, start - 1, side="right"))
+            before = int(parts[holder]), start - 1 - int(begins[holder])
+        pieces = Pieces(parts[mine], low - begins[mine], high - low, low - start)
+        plans.append(IndexFilePlan(number, stop - start, pieces, before))
+    return plans

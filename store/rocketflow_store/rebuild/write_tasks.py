@@ -1,0 +1,225 @@
+"""The second stage: whole files of queues and index, made in the side directory and held against the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity
+from rocketflow_store.errors import RebuildFailedError
+from rocketflow_store.files import os_files
+from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
+from rocketflow_store.index.index_file import IndexFile, IndexHeader
+from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.queues.batch_consume_queue import written_batches
+from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.rebuild.parts import PartKind, Parts
+from rocketflow_store.topic_names import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow_store.mapped_files.log_directories import LogDirectories
+    from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueueFilePlan
+
+    Units = npt.NDArray[np.void]
+
+_WINDOWS: Final = 16
+_WINDOW: Final = 8
+"""Of every file so many runs of so many units are held against their records."""
+_ENTRIES_AT_ONCE: Final = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where the log is: files of `file_size` bytes in these directories."""
+
+    directories: LogDirectories
+    file_size: int
+
+    def view(self) -> tuple[MappedFileQueue, CommitLogView]:
+        """The log, to be read; the files are to be closed."""
+        files = MappedFileQueue(self.directories, self.file_size, write=False)
+        return files, CommitLogView(files)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWriteTask:
+    """Files of queues of one kind, to be made below `target` as they will be below `room`."""
+
+    kind: PartKind
+    side: str
+    target: str
+    room: str
+    file_size: int
+    min_phy_offset: int
+    log: LogPlace
+    files: tuple[QueueFilePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWriteTask:
+    """One index file, to be made as `target`."""
+
+    side: str
+    target: str
+    hash_slot_num: int
+    index_num: int
+    log: LogPlace
+    plan: IndexFilePlan
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What was made: how many units or entries, and which queues have empty slots."""
+
+    rows: int = 0
+    files: int = 0
+    holed: list[tuple[str, int]] = field(default_factory=list)
+
+
+WriteTask = QueueWriteTask | IndexWriteTask
+
+
+def run_write(task: WriteTask) -> WriteReport:
+    """Make the files of a task, durable."""
+    return _write_index(task) if isinstance(task, IndexWriteTask) else _QueueWriter(task).run()
+
+
+class _QueueWriter:
+    def __init__(self, task: QueueWriteTask) -> None:
+        self._task = task
+        self._parts = Parts(Path(task.side), task.kind)
+        self._batches = task.kind is PartKind.BATCH_UNITS
+        self._dtype = task.kind.dtype
+        self._report = WriteReport()
+
+    def run(self) -> WriteReport:
+        files, log = self._task.log.view()
+        directory, descriptors = None, []
+        try:
+            for plan in self._task.files:
+                there = Path(self._task.target) / plan.topic / str(plan.queue_id)
+                if there != directory:
+                    os_files.make_directory(there)
+                    directory = there
+                path = there / file_name(plan.base_unit * self._dtype.itemsize)
+                fd = os_files.open_file(path, write=True, create=True)
+                descriptors.append((fd, path))
+                self._write(plan, fd, path)
+                self._hold_against_log(plan, fd, path, log)
+            for fd, path in descriptors:  # behind all writes: the disk has begun on the first of them
+                os_files.sync_file(fd, path)
+        finally:
+            for fd, _ in descriptors:
+                os_files.close_file(fd)
+            files.close()
+        return self._report
+
+    def _write(self, plan: QueueFilePlan, fd: int, path: Path) -> None:
+        task, report = self._task, self._report
+        end = plan.end - plan.base_unit
+        units = np.zeros(end, self._dtype)
+        head = plan.first - plan.base_unit if plan.begins_queue else 0
+        if head:
+            units[:head] = self._head(plan, head)
+        for part, row, count, at in plan.pieces.each():
+            units[at : at + count] = self._parts.rows(part, row, count)
+        if not self._batches and not written(units[head:]).all():
+            report.holed.append((plan.topic, plan.queue_id))
+        os_files.make_sparse(fd, path, task.file_size)
+        os_files.write_at(fd, path, 0, memoryview(units.view(np.uint8).data))
+        report.rows += int(plan.pieces.counts.sum())
+        report.files += 1
+
+    def _head(self, plan: QueueFilePlan, count: int) -> Units:
+        """The slots in front of a queue's first unit: what is there of records that retention took, else fillers."""
+        units = np.zeros(count, self._dtype)
+        if not self._batches:
+            units[:] = np.frombuffer(PRE_BLANK_UNIT, self._dtype)[0]
+        name = file_name(plan.base_unit * self._dtype.itemsize)
+        old = Path(self._task.room) / plan.topic / str(plan.queue_id) / name
+        if not old.is_file():
+            return units
+        fd = os_files.open_file(old, write=False)
+        try:
+            there = os_files.read_at(fd, 0, units.nbytes, old)
+        finally:
+            os_files.close_file(fd)
+        known = np.frombuffer(there, self._dtype, len(there) // self._dtype.itemsize)
+        kept = (written_batches(known) if self._batches else written(known) & ~pre_blank(known)) & (
+            known["phy_offset"] < self._task.min_phy_offset
+        )
+        units[: len(known)][kept] = known[kept]
+        return units
+
+    def _hold_against_log(self, plan: QueueFilePlan, fd: int, path: Path, log: CommitLogView) -> None:
+        """Read the file again: units of all its parts have to point at records that say that they are theirs."""
+        width, low, high = self._dtype.itemsize, plan.first - plan.base_unit, plan.end - plan.base_unit
+        raw = os_files.read_at(fd, low * width, (high - low) * width, path)
+        if len(raw) != (high - low) * width:
+            raise RebuildFailedError(path, "is shorter than what was written to it")
+        found = np.frombuffer(raw, self._dtype)
+        starts = np.unique(np.append(np.linspace(0, max(len(found) - _WINDOW, 0), _WINDOWS, dtype=np.int64), 0))
+        rows = np.unique((starts[:, None] + np.arange(_WINDOW)).ravel())
+        rows = rows[rows < len(found)]
+        units = found[rows]
+        filled = written_batches(units) if self._batches else written(units)
+        units, rows = units[filled], rows[filled]
+        offsets = units["msg_base_offset"].astype(np.int64) if self._batches else rows + plan.first
+        identity = QueueIdentity(plan.topic, plan.queue_id, "", exact=not plan.topic.startswith(LMQ_PREFIX))
+        places = units["phy_offset"].astype(np.int64)
+        checked = 0
+        for mine, mapped in log.by_file(places):
+            records = log.columns(mapped, units[mine])
+            records.check_place(places[mine], offsets[mine], identity)
+            if records.faults:
+                row = min(records.faults)
+                raise RebuildFailedError(path, f"unit {int(offsets[mine][row])}: {records.faults[row]}")
+            checked += records.count
+        if checked != len(units):
+            raise RebuildFailedError(path, "points at parts of the log that are not there")
+
+
+def _write_index(task: IndexWriteTask) -> WriteReport:
+    parts, plan, path = Parts(Path(task.side), PartKind.ENTRIES), task.plan, Path(task.target)
+    before = None
+    if plan.before is not None:
+        last = parts.rows(*plan.before, 1)[0]
+        before = IndexHeader(end_timestamp=int(last["store_timestamp"]), end_phy_offset=int(last["phy_offset"]))
+    index = IndexFile.create(path, task.hash_slot_num, task.index_num, before)
+    try:
+        put = 0
+        for part, row, count, _ in plan.pieces.each():
+            for start in range(0, count, _ENTRIES_AT_ONCE):
+                some = parts.rows(part, row + start, min(_ENTRIES_AT_ONCE, count - start))
+                put += index.put(some["key_hash"], some["phy_offset"], some["store_timestamp"])
+        if put != plan.count or index.entries != plan.count:
+            raise RebuildFailedError(path, f"has {index.entries} of {plan.count} entries")
+        _check_chains(index, path)
+        index.sync()
+    finally:
+        index.close()
+    return WriteReport(plan.count, 1)
+
+
+def _check_chains(index: IndexFile, path: Path) -> None:
+    """Every entry has to lead to an older one of its slot, or to none, and as many to none as slots are used."""
+    table, slots, used = index.entry_table(), index.slots(), 0
+    for first in range(1, index.entries + 1, _ENTRIES_AT_ONCE):
+        some = table[first : first + _ENTRIES_AT_ONCE]
+        previous = some["prev_index"].astype(np.int64)
+        linked = np.flatnonzero(previous)
+        used += len(some) - len(linked)
+        numbers = np.arange(first, first + len(some))
+        slot = some["key_hash"][linked].astype(np.int64) % index.hash_slot_num
+        older = table["key_hash"][previous[linked]].astype(np.int64) % index.hash_slot_num
+        if not ((previous >= 0) & (previous < numbers)).all() or not (older == slot).all():
+            raise RebuildFailedError(path, "has a chain that leaves its slot")
+    if used != index.header.hash_slot_count or used != int(np.count_nonzero(slots)):
+        raise RebuildFailedError(path, "counts other slots than it uses")
