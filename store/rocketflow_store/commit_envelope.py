@@ -25,7 +25,10 @@ _DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class CommitEnvelope:
-    """One commit of batch `batch_id` of sink `sink_id`; offsets are physical, `digest` is the sum of row hashes."""
+    """One commit of batch `batch_id` of sink `sink_id`; offsets are physical, `digest` is the sum of row hashes.
+
+    `record_crc` tells that every row's record ends with a CRC of itself.
+    """
 
     sink_id: str
     batch_id: int
@@ -36,6 +39,7 @@ class CommitEnvelope:
     begin_offset: int = 0
     end_offset: int = 0
     query_id: str = ""
+    record_crc: bool = False
 
     def encode(self) -> bytes:
         """The body of the envelope's record."""
@@ -51,6 +55,7 @@ class CommitEnvelope:
                 "digest": self.digest,
                 "beginOffset": f"{self.begin_offset:0{_DIGITS}d}",
                 "endOffset": f"{self.end_offset:0{_DIGITS}d}",
+                "recordCrc": self.record_crc,
             },
             separators=(",", ":"),
         ).encode()
@@ -72,6 +77,7 @@ def decode_envelope(body: bytes) -> CommitEnvelope | None:
             begin_offset=_number(fields, "beginOffset"),
             end_offset=_number(fields, "endOffset"),
             query_id=_text(fields, "queryId"),
+            record_crc=fields.get("recordCrc") is True,
         )
     except (ValueError, KeyError):
         return None

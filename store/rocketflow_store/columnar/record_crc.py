@@ -14,6 +14,7 @@ from rocketflow_store.columnar.crc import crc32_slices
 from rocketflow_store.columnar.gather import windows_at
 from rocketflow_store.format.record import (
     BODY_DIFFERS,
+    PROPERTY_CRC_ALIKE,
     PROPERTY_CRC_NAME,
     PROPERTY_CRC_SIZE,
     WHOLE_DIFFERS,
@@ -34,13 +35,18 @@ assert _TAIL.itemsize == PROPERTY_CRC_SIZE
 LACKS_CRC: Final = "lacks the CRC that its writer gives every record"
 SIZE_IS_RIGHT: Final = (WHOLE_DIFFERS, ZERO_PROPERTIES, LACKS_CRC)
 """Faults that leave no doubt about where the next record begins."""
+_NAME_OCTETS: Final = np.frombuffer(PROPERTY_CRC_NAME, np.uint8)
 _POWERS: Final = 10.0 ** np.arange(10)
 
 
 def with_record_crc(records: RecordColumns) -> npt.NDArray[np.bool_]:
-    """Which records (sound ones) end with a CRC of themselves."""
+    """Which records (sound ones) end with a CRC of themselves, or with what damage left of one."""
     tails = _tails(records)
-    there: npt.NDArray[np.bool_] = (tails["name"] == _NAME) & (tails["is"] == 1) & (tails["end"] == 2)
+    there = _is_crc(tails)
+    if not there.all():
+        octets = np.ascontiguousarray(tails).view(np.uint8).reshape(-1, PROPERTY_CRC_SIZE)
+        alike = (octets[:, : len(PROPERTY_CRC_NAME)] == _NAME_OCTETS).sum(axis=1) + (octets[:, -1] == 2)
+        there = alike >= PROPERTY_CRC_ALIKE
     return there & (records.properties_ends - records.properties_starts >= PROPERTY_CRC_SIZE)
 
 
@@ -54,6 +60,7 @@ def check_record_crc(records: RecordColumns, rows: npt.NDArray[np.intp]) -> dict
     digits = (tails["digits"] if every else tails["digits"][rows]) - np.uint8(ord("0"))
     actual = crc32_slices(records.buffer, starts, starts + sizes - PROPERTY_CRC_SIZE) & 0x7FFFFFFF
     differs = digits.astype(np.float64) @ _POWERS != actual  # ten digits are exact as a double
+    differs |= ~_is_crc(tails if every else tails[rows])
     if int(digits.max()) > 9:
         differs |= (digits > 9).any(axis=1)
     return {int(rows[at]): WHOLE_DIFFERS for at in np.flatnonzero(differs).tolist()}
@@ -92,6 +99,11 @@ def _zero_properties(records: RecordColumns) -> dict[int, str]:
         start, end = int(records.properties_starts[row]), int(records.properties_ends[row])
         zeros[row] = not records.octets[start:end].any()
     return dict.fromkeys(np.flatnonzero(zeros).tolist(), ZERO_PROPERTIES)
+
+
+def _is_crc(tails: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    there: npt.NDArray[np.bool_] = (tails["name"] == _NAME) & (tails["is"] == 1) & (tails["end"] == 2)
+    return there
 
 
 def _tails(records: RecordColumns) -> npt.NDArray[np.void]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.errors import CorruptRecordError, TruncatedRecordError, UnsupportedRecordError
@@ -58,6 +59,8 @@ assert _HEAD.size == HEAD_SIZE
 PROPERTY_CRC_SIZE: Final = 20
 """`__CRC32#` 0x01 ten digits 0x02, the last bytes of a record whose writer appends a property CRC."""
 PROPERTY_CRC_NAME: Final = b"__CRC32#\x01"
+PROPERTY_CRC_ALIKE: Final = 6
+"""So many of the ten bytes around the digits tell that a CRC is meant, whatever became of the others."""
 ZEROS_OF_LMQ: Final = 20
 """Zeros that 5.2's writers leave at the end of the properties of LMQ messages; nobody leaves more."""
 WHOLE_DIFFERS: Final = "CRC of the whole record differs"
@@ -213,13 +216,15 @@ def frame_record(view: Bytes, position: int = 0, file: object = "record") -> Rec
 
 
 def has_record_crc(view: Bytes, frame: RecordFrame) -> bool:
-    """Whether the record's last property is the CRC of all that is in front of it."""
+    """Whether the record's last property is the CRC of all that is in front of it, or what damage left of one."""
     start = frame.end - PROPERTY_CRC_SIZE
-    return (
-        start >= frame.topic_end + 2
-        and view[start : start + len(PROPERTY_CRC_NAME)] == PROPERTY_CRC_NAME
-        and view[frame.end - 1] == 2
-    )
+    if start < frame.topic_end + 2:
+        return False
+    name, end = view[start : start + len(PROPERTY_CRC_NAME)], view[frame.end - 1]
+    if name == PROPERTY_CRC_NAME and end == 2:
+        return True
+    alike: int = sum(map(eq, name, PROPERTY_CRC_NAME)) + (end == 2)
+    return alike >= PROPERTY_CRC_ALIKE
 
 
 def whole_by_record_crc(record: Bytes) -> bool:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.config import StorePaths
     from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.log.log_view import CommitLogView
@@ -261,7 +262,7 @@ class Recovery:
 
     def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
         """Checked runs of records from `start` on, ending behind the first run with a fault."""
-        offset = start
+        offset, protected_until = start, 0
         while True:
             mapped = self._files.find(offset)
             if mapped is None:
@@ -276,7 +277,13 @@ class Recovery:
                 if self._check_crc and not records.faults:
                     protected = with_record_crc(records)
                     records.faults |= content_faults(records, protected)
-                    must = records.positions + mapped.file_from_offset >= self._record_crc_from
+                    places = records.positions + mapped.file_from_offset
+                    must = (places >= self._record_crc_from) | (places < protected_until)
+                    stop = min(records.faults, default=records.count)
+                    for envelope_row, commit in self._commits_in(records, stop, mapped):
+                        if commit.record_crc:
+                            protected_until = commit.end_offset
+                            must[envelope_row:] |= places[envelope_row:] < protected_until
                     for row in np.flatnonzero(must & ~protected).tolist():
                         records.faults.setdefault(row, LACKS_CRC)
                 yield mapped, records
@@ -298,24 +305,30 @@ class Recovery:
 
     def _envelope_in(self, records: RecordColumns, stop: int, mapped: MappedFile, open_at: int) -> int:
         """Offset of the envelope whose rows are not all seen yet, -1 where none is open, after these records."""
+        last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop else -1
         if open_at >= 0:
-            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop else -1
             if last < self._open_end:
                 return open_at
             open_at = -1
+        for row, envelope in self._commits_in(records, stop, mapped):
+            if envelope.end_offset > last:
+                self._open_end = envelope.end_offset
+                return mapped.file_from_offset + int(records.positions[row])
+        return open_at
+
+    def _commits_in(
+        self, records: RecordColumns, stop: int, mapped: MappedFile
+    ) -> Iterator[tuple[int, CommitEnvelope]]:
+        """The envelopes among the first `stop` records, by row."""
         width = len(COMMIT_TOPIC)
         sizes = records.topic_ends[:stop] - records.topic_starts[:stop]
         for row in np.flatnonzero(sizes == width).tolist():
             at = int(records.topic_starts[row])
             if records.octets[at : at + width].tobytes() != COMMIT_TOPIC.encode():
                 continue
-            phy_offset = mapped.file_from_offset + int(records.positions[row])
-            envelope = envelope_of(self._log.message_at(phy_offset))
-            last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1])
-            if envelope is not None and envelope.end_offset > last:
-                self._open_end = envelope.end_offset
-                return phy_offset
-        return open_at
+            envelope = envelope_of(self._log.message_at(mapped.file_from_offset + int(records.positions[row])))
+            if envelope is not None:
+                yield row, envelope
 
     _open_end: int = -1
 

@@ -182,6 +182,7 @@ def commit_batch(
             begin_offset,
             end_offset,
             batch.query_id,
+            all(part.property_crc for part in batch.parts),
         ).encode()
         return commit_record_fields(store.config, body, properties, 0)
 
