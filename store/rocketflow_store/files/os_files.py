@@ -322,9 +322,13 @@ def zero_again(fd: int, path: object, position: int, end: int) -> None:
             write_at(fd, path, at, memoryview(_ZEROS)[: min(_BLOCK, stop - at)])
 
 
-def last_nonzero(fd: int, path: object, end: int, begin: int = 0) -> int:
-    """Position behind the last byte of [begin, end) that is not zero, 0 where all are."""
-    for start, stop in reversed(_written_ranges(fd, path, begin, end)):
+def last_nonzero(fd: int, path: object, end: int, begin: int = 0, *, keep_cached: bool = False) -> int:
+    """Position behind the last byte of [begin, end) that is not zero, 0 where all are.
+
+    With `keep_cached` what is in memory stays there, for somebody who is about to read it all.
+    """
+    ranges = list(data_ranges(fd, path, begin, end)) if keep_cached else _written_ranges(fd, path, begin, end)
+    for start, stop in reversed(ranges):
         at = stop
         while at > start:
             size = min(_BLOCK, at - start)

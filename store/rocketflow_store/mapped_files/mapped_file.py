@@ -177,9 +177,9 @@ class MappedFile:
         if os_files.zero_from(self._fd, self.path, position, self.file_size):
             self.sync()
 
-    def written_end(self, begin: int = 0) -> int:
+    def written_end(self, begin: int = 0, *, keep_cached: bool = False) -> int:
         """Position behind the last byte, at or behind `begin`, that is not zero; 0 where there is none."""
-        return os_files.last_nonzero(self._fd, self.path, self.file_size, begin)
+        return os_files.last_nonzero(self._fd, self.path, self.file_size, begin, keep_cached=keep_cached)
 
     def hold(self) -> FileHold | None:
         """Keep the file; None where it was closed or retired already. StoreAccessError where it cannot be mapped."""

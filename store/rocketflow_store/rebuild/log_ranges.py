@@ -49,13 +49,14 @@ def cut_ranges(files: Iterable[MappedFile], end: int, size: int) -> list[LogRang
     found: list[LogRange] = []
     for mapped in files:
         limit = min(mapped.file_size, end - mapped.file_from_offset)
-        start = 0
-        while start < limit:
+        start, pieces = 0, max(limit // size, 1)
+        for piece in range(1, pieces + 1):
             stop = limit
-            if limit - start >= 2 * size:
-                sound = next_sound(mapped, start + size, limit)
+            if piece < pieces:
+                sound = next_sound(mapped, max(limit * piece // pieces, start + 1), limit)
                 stop = limit if sound is None or is_end_blank(mapped, sound) else sound
-            found.append(LogRange(str(mapped.path), mapped.file_from_offset, start, stop, limit))
+            if start < stop:
+                found.append(LogRange(str(mapped.path), mapped.file_from_offset, start, stop, limit))
             start = stop
     return found
 

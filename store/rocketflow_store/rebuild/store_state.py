@@ -96,7 +96,7 @@ def look_at_store(
 def _written_end(files: MappedFileQueue) -> int:
     """Physical offset behind the last byte of the log that is not zero."""
     for mapped in reversed(files.files):
-        if written_end := mapped.written_end():
+        if written_end := mapped.written_end(keep_cached=True):
             return mapped.file_from_offset + written_end
     return 0
 

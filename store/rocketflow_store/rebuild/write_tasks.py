@@ -22,6 +22,8 @@ from rocketflow_store.rebuild.parts import PartKind, Parts
 from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from rocketflow_store.mapped_files.log_directories import LogDirectories
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _WINDOWS: Final = 16
 _WINDOW: Final = 8
 """Of every file so many runs of so many units are held against their records."""
-_ENTRIES_AT_ONCE: Final = 1 << 19
+_ENTRIES_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +197,8 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
     index = IndexFile.create(path, task.hash_slot_num, task.index_num, before)
     try:
         put = 0
-        for part, row, count, _ in plan.pieces.each():
-            for start in range(0, count, _ENTRIES_AT_ONCE):
-                some = parts.rows(part, row + start, min(_ENTRIES_AT_ONCE, count - start))
-                put += index.put(some["key_hash"], some["phy_offset"], some["store_timestamp"])
+        for some in _blocks(parts, plan):
+            put += index.put(some["key_hash"], some["phy_offset"], some["store_timestamp"])
         if put != plan.count or index.entries != plan.count:
             raise RebuildFailedError(path, f"has {index.entries} of {plan.count} entries")
         _check_chains(index, path)
@@ -206,6 +206,19 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
     finally:
         index.close()
     return WriteReport(plan.count, 1)
+
+
+def _blocks(parts: Parts, plan: IndexFilePlan) -> Iterator[npt.NDArray[np.void]]:
+    """The entries of a file, as many at once as there may be."""
+    for first in range(0, plan.count, _ENTRIES_AT_ONCE):
+        stop = min(first + _ENTRIES_AT_ONCE, plan.count)
+        yield np.concatenate(
+            [
+                parts.rows(part, row + max(first - at, 0), min(at + count, stop) - max(at, first))
+                for part, row, count, at in plan.pieces.each()
+                if at < stop and at + count > first
+            ]
+        )
 
 
 def _check_chains(index: IndexFile, path: Path) -> None:
