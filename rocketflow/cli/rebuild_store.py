@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rocketflow.errors import RocketFlowError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -68,3 +70,20 @@ def rebuild_locally(
 
     with LocalEngine(workers) as engine:
         return rebuild_store(Path(path), request, config, engine=engine, progress=progress())
+
+
+def rebuild_on_spark(
+    path: str, request: RebuildRequest, config: str | None, workers: int | None, progress: Callable[[], Progress]
+) -> RebuildResult:
+    """With a Spark of this machine; `jobs/rebuild_index.py` is for those of others."""
+    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow.spark.rebuild_job import RebuildJob, run_in_own_session
+    from rocketflow_store.errors import StoreError
+
+    job = RebuildJob(path, request, config)
+    try:
+        return run_in_own_session(job, progress, master=None if workers is None else f"local[{workers}]")
+    except (StoreError, RocketFlowError):
+        raise
+    except Exception as error:  # what a task failed with stands in the text of Spark's error
+        raise typer.Exit(exit_code_of(error)) from error

@@ -347,6 +347,7 @@ def rebuild(
         list[str] | None, typer.Option("--topic", help="Only queues of this topic; may be repeated.")
     ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue of the topics.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark.")] = "local",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
     ] = None,
@@ -361,13 +362,20 @@ def rebuild(
     They are made beside the store and held against the log; then those files that differ are swapped in at once.
     Until then nothing changes, and a job that is killed leaves nothing half done.
     """
-    from rocketflow.cli.rebuild_store import rebuild_locally, request_of, summary
+    from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
 
+    if engine not in ("local", "spark"):
+        raise typer.BadParameter(f"--engine {engine!r}: local or spark")
     request = request_of(only, topic or [], queue, dry_run=dry_run, force=force, wait=wait)
     with contextlib.ExitStack() as bar:
-        result = rebuild_locally(
-            path, request, _config(config), workers, lambda: bar.enter_context(_progress("rebuild"))
-        )
+
+        def begin() -> Any:
+            return bar.enter_context(_progress("rebuild"))
+
+        if engine == "spark":
+            result = rebuild_on_spark(path, request, config, workers, begin)
+        else:
+            result = rebuild_locally(path, request, _config(config), workers, begin)
     if as_json:
         _emit(result.as_dict())
     else:

@@ -10,7 +10,14 @@ from rocketflow.errors import RocketFlowError
 from rocketflow_store.errors import StoreError
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
-_USAGE: Final = {"OptionError", "UnknownColumnError", "ColumnNameError", "ColumnTypeError", "SinkSchemaError"}
+_USAGE: Final = {
+    "OptionError",
+    "UnknownColumnError",
+    "ColumnNameError",
+    "ColumnTypeError",
+    "SinkSchemaError",
+    "PathNotSharedError",
+}
 
 
 def exit_code_of(error: BaseException) -> int:

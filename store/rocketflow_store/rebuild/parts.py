@@ -7,6 +7,7 @@ rows that it is after.
 from __future__ import annotations
 
 import enum
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -62,13 +63,21 @@ def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     os_files.make_directory(path.parent)
-    fd = os_files.open_file(path, write=True, create=True)
+    own = attempt(path)
+    fd = os_files.open_file(own, write=True, create=True)
     try:
-        data = sink.getvalue()
-        os_files.make_sparse(fd, path, data.size)  # a range that was scanned once more may leave less
-        os_files.write_at(fd, path, 0, data)
+        os_files.write_at(fd, own, 0, sink.getvalue())
     finally:
         os_files.close_file(fd)
+    os_files.rename(own, path)
+
+
+def attempt(path: Path) -> Path:
+    """What a file is called while it is made: a task may run twice, and one of them may outlive the rebuild.
+
+    Such a one never has a file open that is the store's by then.
+    """
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
 
 
 class Parts:

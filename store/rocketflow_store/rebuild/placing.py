@@ -49,7 +49,7 @@ def plan_swap(
             (side.batch_queues, paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
         ):
             queues: dict[Path, list[Path]] = {}
-            for new in files_below(made):
+            for new in _made(made):
                 queues.setdefault(new.parent, []).append(new)
             for directory, files in queues.items():
                 place = room / directory.relative_to(made)
@@ -60,7 +60,8 @@ def plan_swap(
         _check_directories(paths.index, paths.index)
         old = [one for one in files_below(paths.index) if is_index_name(one.name) and one.parent == paths.index]
         last = old[-1].name if old else None
-        for number, new in enumerate(files_below(side.index)):
+        made_files = _made(side.index)
+        for number, new in enumerate(made_files):
             if number < len(old):
                 place = old[number]
             else:
@@ -68,10 +69,15 @@ def plan_swap(
                 place = paths.index / last
             if not same_content(new, place):
                 moves.append((new, place))
-        removed += old[len(list(files_below(side.index))) :]
+        removed += old[len(made_files) :]
     if moves:
         _sync_directories(side, paths)
     return DerivedSwap(tuple(moves), tuple(removed), everything)
+
+
+def _made(top: Path) -> list[Path]:
+    """Files that a task finished."""
+    return [one for one in files_below(top) if one.name.isdigit()]
 
 
 def _check_directories(room: Path, place: Path) -> None:

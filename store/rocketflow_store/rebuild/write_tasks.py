@@ -18,7 +18,7 @@ from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.rebuild.parts import PartKind, Parts
+from rocketflow_store.rebuild.parts import PartKind, Parts, attempt
 from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -111,14 +111,16 @@ class _QueueWriter:
                     os_files.make_directory(there)
                     directory = there
                 path = there / file_name(plan.base_unit * self._dtype.itemsize)
-                fd = os_files.open_file(path, write=True, create=True)
-                descriptors.append((fd, path))
+                own = attempt(path)
+                fd = os_files.open_file(own, write=True, create=True)
+                descriptors.append((fd, own, path))
                 self._write(plan, fd, path)
                 self._hold_against_log(plan, fd, path, log)
-            for fd, path in descriptors:  # behind all writes: the disk has begun on the first of them
+            for fd, own, path in descriptors:  # behind all writes: the disk has begun on the first of them
                 os_files.sync_file(fd, path)
+                os_files.rename(own, path)
         finally:
-            for fd, _ in descriptors:
+            for fd, _, _ in descriptors:
                 os_files.close_file(fd)
             files.close()
         return self._report
@@ -194,7 +196,8 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
     if plan.before is not None:
         last = parts.rows(*plan.before, 1)[0]
         before = IndexHeader(end_timestamp=int(last["store_timestamp"]), end_phy_offset=int(last["phy_offset"]))
-    index = IndexFile.create(path, task.hash_slot_num, task.index_num, before)
+    own = attempt(path)
+    index = IndexFile.create(own, task.hash_slot_num, task.index_num, before)
     try:
         put = 0
         for some in _blocks(parts, plan):
@@ -205,6 +208,7 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
         index.sync()
     finally:
         index.close()
+    os_files.rename(own, path)
     return WriteReport(plan.count, 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,3 +72,15 @@ def test_two_workers_write_one_store(cluster: str, tmp_path: Path) -> None:
     assert verify_store(target).findings == []
     staged = (target / "rocketflow" / "staging").rglob("p*")
     assert [one for one in staged if one.is_file()] == []
+
+
+def test_two_workers_rebuild_one_store(cluster: str, tmp_path: Path) -> None:
+    append(tmp_path / "s", numbered("orders", range(COUNT)))
+    room = tmp_path / "s" / "consumequeue"
+    wanted = {one.relative_to(room): one.read_bytes() for one in room.rglob("*") if one.is_file()}
+    shutil.rmtree(room)
+    result = run("cluster_rebuild.py", cluster, tmp_path / "s")
+    assert (result["records"], result["units"], result["swapped"]) == (COUNT, COUNT, True)
+    assert result["hosts"] == HOSTS
+    assert {one.relative_to(room): one.read_bytes() for one in room.rglob("*") if one.is_file()} == wanted
+    assert verify_store(tmp_path / "s").findings == []

@@ -1,0 +1,8 @@
+"""spark-submit jobs/rebuild_index.py --store PATH [--only consumequeue|index] [--topic T]... [--dry-run]"""
+
+import sys
+
+from rocketflow.spark.rebuild_job import main
+
+if __name__ == "__main__":
+    sys.exit(main())

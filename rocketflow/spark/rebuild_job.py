@@ -1,0 +1,121 @@
+"""Rebuild queues and index of a store on Spark: what `jobs/rebuild_index.py` and `store rebuild --engine spark` run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildJob:
+    """Which store, and which of its files."""
+
+    store: str
+    request: RebuildRequest
+    config: str | None = None
+
+    def store_config(self) -> StoreConfig | None:
+        """Its broker.conf's settings, None without one."""
+        return None if self.config is None else StoreConfig.from_broker_conf(self.config)
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
+    """The job from a command line; argparse ends a wrong one with exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="rebuild_index.py",
+        description="Make queues and index of a RocketMQ store anew from its log, and swap them in at once.",
+        epilog="example: rebuild_index.py --store /data/store --only consumequeue --dry-run",
+    )
+    parser.add_argument("--store", required=True, metavar="PATH", help="store directory, seen by every executor")
+    parser.add_argument("--only", choices=("consumequeue", "index"), help="only one of them")
+    parser.add_argument("--topic", action="append", default=[], metavar="T", help="only queues of this topic")
+    parser.add_argument("--queue", type=int, metavar="N", help="only this queue of the topics")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be made")
+    parser.add_argument("--force", action="store_true", help="go on where CommitLog files are missing")
+    parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store")
+    parser.add_argument(
+        "--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths"
+    )
+    given = parser.parse_args(arguments)
+    if given.only == "index" and (given.topic or given.queue is not None):
+        parser.error("--only index is of all topics; leave out --topic and --queue")
+    if given.queue is not None and not given.topic:
+        parser.error("--queue needs --topic")
+    request = RebuildRequest(given.only, frozenset(given.topic), given.queue, given.dry_run, given.force, given.wait)
+    return RebuildJob(given.store, request, given.config)
+
+
+def preflight(job: RebuildJob) -> None:
+    """Find before a JVM starts what can be found: the path is a store, and nobody writes to it."""
+    path, config = Path(job.store), job.store_config()
+    check_directory(path, must_exist=True)
+    holder = lock_holder(StorePaths.of(path, config).lock)
+    if holder is not None and not (job.request.dry_run or job.request.wait):
+        raise StoreLockedError(path, holder)
+
+
+def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) -> RebuildResult:
+    """Rebuild on the executors of `spark`; the swap is the driver's."""
+    from rocketflow.spark.rebuild_engine import SparkEngine
+    from rocketflow_store.rebuild.rebuild import rebuild_store
+
+    return rebuild_store(job.store, job.request, job.store_config(), engine=SparkEngine(spark), progress=progress)
+
+
+def run_in_own_session(
+    job: RebuildJob, begin_progress: Callable[[], Progress | None] | None = None, *, master: str | None = None
+) -> RebuildResult:
+    """As `run`, in a session that is begun for it, and ended."""
+    from rocketflow.spark.session import build_session
+
+    preflight(job)
+    spark = build_session("rocketflow-rebuild", master)
+    try:
+        if "ROCKETFLOW_DEBUG" not in os.environ:
+            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line
+        return run(spark, job, begin_progress() if begin_progress is not None else _print_progress())
+    finally:
+        spark.stop()
+
+
+def _print_progress() -> Progress:
+    told = 0
+
+    def step(done: int, total: int) -> None:
+        nonlocal told
+        if done * 10 // max(total, 1) > told:
+            told = done * 10 // max(total, 1)
+            print(f"{done:,} of {total:,} bytes of log", file=sys.stderr, flush=True)
+
+    return step
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, build the session, run; the exit code is that of interface.md's table."""
+    from rocketflow.spark.job_errors import exit_code_of
+
+    try:
+        result = run_in_own_session(parse_arguments(arguments))
+    except Exception as error:  # every failure becomes one line and an exit code
+        return exit_code_of(error)
+    rate = result.records / result.seconds if result.seconds else 0.0
+    told = {"job": "rebuild_index", "rows": result.records, "batches": 1, **result.as_dict()}
+    print(json.dumps({**told, "rowsPerSecond": round(rate, 1)}), flush=True)
+    return result.exit_code

@@ -1,0 +1,86 @@
+"""The rebuild on Spark: the same tasks on executors, the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rocketflow.spark import rebuild_job
+from rocketflow.spark.job_errors import exit_code_of
+from rocketflow.spark.rebuild_engine import SparkEngine
+from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
+from rocketflow_store import MessageStore
+from rocketflow_store.rebuild.log_ranges import LogRange
+from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
+
+pytestmark = pytest.mark.spark
+CONF = Path(__file__).parents[2] / "golden" / "basic-53" / "broker.properties"
+
+
+def files_of(path: Path) -> list[bytes]:
+    """Queues by name, index files by their order."""
+    found = [one for room in ("consumequeue", "index") for one in sorted((path / room).rglob("*"))]
+    return [one.read_bytes() for one in found if one.is_file()]
+
+
+def test_what_apache_wrote(
+    spark: SparkSession,
+    golden_store: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, golden = tmp_path / "s", golden_store("basic-53")
+    shutil.copytree(golden, path)
+    for room in ("consumequeue", "index"):
+        shutil.rmtree(path / room)
+    monkeypatch.setattr(
+        rebuild_job, "run_in_own_session", lambda job: rebuild_job.run(spark, job, rebuild_job._print_progress())
+    )
+    arguments = ["--store", str(path), "--config", str(CONF)]
+    assert main([*arguments, "--dry-run"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert not (path / "index").exists()
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    done = json.loads(out)
+    assert files_of(path) == files_of(golden)
+    assert (done["job"], done["engine"], done["swapped"], told["swapped"]) == ("rebuild_index", "spark", True, False)
+    assert done["rows"] == done["records"] == told["records"] == 6000
+    assert done["files"] == told["files"]
+    assert err.strip().endswith("bytes of log")
+
+
+def test_an_executor_that_does_not_see_the_store(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = LogRange(str(tmp_path / "elsewhere" / f"{0:020d}"), 0, 0, 1000, 1000)
+    task = ScanTask(0, gone, ScanSettings(None, QueueChoice(), ()))
+    with pytest.raises(Exception, match="every executor has to see the store") as caught:
+        SparkEngine(spark).run(run_scan, [task], "scan", lambda _: None)
+    assert exit_code_of(caught.value) == 2
+    assert str(gone.path) in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_found_before_a_jvm_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rocketflow.spark.session.build_session", lambda *_: pytest.fail("a session was begun"))
+    assert main(["--store", str(tmp_path / "none")]) == 2
+    with MessageStore.open(tmp_path / "s"):
+        assert main(["--store", str(tmp_path / "s")]) == 75
+    assert str(os.getpid()) in capsys.readouterr().err
+    for wrong in (["--queue", "1"], ["--only", "index", "--topic", "t"], ["--only", "checkpoint"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["--store", str(tmp_path / "s"), *wrong])
+        assert caught.value.code == 2
+    given = parse_arguments(["--store", "s", "--topic", "a", "--topic", "b", "--queue", "3", "--wait", "--force"])
+    wanted = RebuildRequest(None, frozenset("ab"), 3, dry_run=False, force=True, wait=True)
+    assert given == RebuildJob("s", wanted)
