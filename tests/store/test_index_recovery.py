@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
@@ -143,3 +143,17 @@ def test_a_store_that_was_killed_between_seconds_is_clean(tmp_path: Path) -> Non
         assert store.max_offset("t", 0) == 8
         assert store.index.files[0].header.end_timestamp == START + 777 * 7
     assert list(verify_store(tmp_path / "killed", config).findings) == []
+
+
+def test_the_newest_record_is_indexed_once_however_often_the_log_is_dispatched_again(tmp_path: Path) -> None:
+    """A queue that is made again from the log has every record dispatched again, and the index kept."""
+    path, config = tmp_path / "s", StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ENTRIES)
+    with MessageStore.open(path, config) as store:
+        for number in range(7):
+            assert store.put_message(Message("t", b"x", keys=[f"k{number}", "all"], queue_id=number % 2)).stored
+    entries = [one.entries for one in StoreReader(path, config).index.files]
+    for _ in range(2):
+        shutil.rmtree(path / "consumequeue" / "t" / "0")
+        with MessageStore.open(path, config) as store:
+            assert store.recovery.healed
+            assert [one.entries for one in store.index.files] == entries

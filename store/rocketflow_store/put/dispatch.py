@@ -45,7 +45,7 @@ class Dispatcher:
             unit = UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code)
             self._queues.add(row.topic, row.queue_id).put_bytes(row.queue_offset, unit)
         index = self._index
-        if index is None or not row.indexed or row.phy_offset < index.end_phy_offset:
+        if index is None or not row.indexed or row.phy_offset < index.next_phy_offset:
             return
         hashes = [index_hash(row.topic, key) for key in (row.uniq_key, *row.keys.split(" ")) if key]
         if hashes:
@@ -100,7 +100,7 @@ class Dispatcher:
                 self._queues.add(*queues[queue]).put_bytes(first, octets[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
-        entries = rows.entries.where(rows.phy_offsets >= index.end_phy_offset)
+        entries = rows.entries.where(rows.phy_offsets >= index.next_phy_offset)
         of_row = entries.of_row
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
 
