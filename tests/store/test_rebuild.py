@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.config import StorePaths
-from rocketflow_store.errors import RebuildFailedError, StoreFullError, StoreLockedError, StoreVersionError
+from rocketflow_store.errors import RebuildFailedError, StoreError, StoreFullError, StoreLockedError, StoreVersionError
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
@@ -460,6 +462,32 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         if nth % 2:
             finish_swap(StorePaths.of(copy))
         else:
+            with MessageStore.open(copy, SIZES) as store:
+                assert store.recovery.healed == (), context
+        assert_same(derived(copy), wanted, context)
+        assert not (copy / "rocketflow" / "rebuild").exists(), context
+
+
+def test_stopped_or_refused_at_every_step_of_the_swap(tmp_path: Path) -> None:
+    """A stop comes once, and what was begun is ended; an error leaves the journal, and the next open goes on."""
+    path, copy = tmp_path / "s", tmp_path / "copy"
+    make(path, 62, 60)
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / "t0")
+    shutil.rmtree(path / "index")
+    shutil.copytree(path, copy)
+    with Recording() as seen:
+        rebuild_store(copy, config=SIZES)
+    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and "swap" in str(one.args[1]))
+    late = range(journal + 1, len(seen.calls))
+    for nth in sorted(random.Random(62).sample(late, min(24, len(late)))):
+        shutil.rmtree(copy)
+        shutil.copytree(path, copy)
+        context = f"call {nth} of {len(seen.calls)}: {seen.calls[nth].kind}"
+        stop = nth % 2 == 0
+        with suppress(KilledError, StoreError), Failing(CHANGES, nth + 1, KilledError() if stop else errno.EIO):
+            rebuild_store(copy, config=SIZES)
+        if not stop:
             with MessageStore.open(copy, SIZES) as store:
                 assert store.recovery.healed == (), context
         assert_same(derived(copy), wanted, context)

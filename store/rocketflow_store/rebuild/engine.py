@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -43,7 +44,7 @@ class LocalEngine:
         if self.workers > 1:
             # where nothing else runs in this process a copy of it begins at once; else a new one has to load everything
             kind = "fork" if threading.active_count() == 1 else "spawn"
-            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context(kind), _end_with_parent)
+            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context(kind), _begin)
             for one in [self._pool.submit(_ready) for _ in range(self.workers)]:
                 one.result()
         return self
@@ -66,11 +67,15 @@ class LocalEngine:
             return reports
         futures = {self._pool.submit(function, task): task for task in tasks}
         left = set(futures)
-        while left:
-            ended, left = wait(left, return_when=FIRST_COMPLETED)
-            for one in ended:
-                one.result()
-                done(futures[one])
+        try:
+            while left:
+                ended, left = wait(left, return_when=FIRST_COMPLETED)
+                for one in ended:
+                    one.result()
+                    done(futures[one])
+        except BaseException:  # nobody may go on writing while what was made is swept
+            self._pool.shutdown(cancel_futures=True)
+            raise
         return [one.result() for one in futures]
 
 
@@ -78,8 +83,15 @@ def _ready() -> None:
     """A worker that answers this has begun."""
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for tasks for ever."""
+def _begin() -> None:
+    """Be a worker: one whose parent was killed would wait for tasks for ever.
+
+    A fork has its parent's ways of taking signals, too: what ends this process must not become an error of a task, and
+    an interrupt is the parent's affair.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -69,7 +69,7 @@ def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
         os_files.write_at(fd, own, 0, sink.getvalue())
     finally:
         os_files.close_file(fd)
-    os_files.rename(own, path)
+    finished(own, path)
 
 
 def attempt(path: Path) -> Path:
@@ -78,6 +78,14 @@ def attempt(path: Path) -> Path:
     Such a one never has a file open that is the store's by then.
     """
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+
+
+def finished(own: Path, path: Path) -> None:
+    """Give a file that was made under the name of its `attempt` its own."""
+    try:
+        os_files.rename(own, path)
+    except OSError as error:
+        raise os_files.access_error(path, error) from error
 
 
 class Parts:

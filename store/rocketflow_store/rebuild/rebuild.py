@@ -35,7 +35,7 @@ from rocketflow_store.rebuild.store_state import StoreState, look_at_store, may_
 from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueuePlan, plan_index, plan_queues
 from rocketflow_store.rebuild.write_tasks import IndexWriteTask, LogPlace, QueueWriteTask, WriteTask, run_write
 from rocketflow_store.recovery.derived_state import fitted_config, leave_stop_record
-from rocketflow_store.recovery.derived_swap import finish_swap, sweep
+from rocketflow_store.recovery.derived_swap import finish_swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ def rebuild_store(
             try:
                 _Rebuild(paths, config, request, chosen, progress, result).run()
             finally:
-                sweep(paths)
+                _tidy(paths)
                 if not had_room:
                     with suppress(OSError):
                         os_files.remove_directory(paths.rocketflow)
@@ -89,6 +89,20 @@ def rebuild_store(
     if request.dry_run:
         result.estimated_seconds = result.seconds * (1 + _WRITING_SHARE)
     return result
+
+
+def _tidy(paths: StorePaths) -> None:
+    """Leave no side directory; a swap that was begun is gone on with, also where it was stopped in the middle.
+
+    Where that fails the journal stays, for the next open.
+    """
+    try:
+        finish_swap(paths)
+    except Exception:
+        raise
+    except BaseException:  # somebody asked to stop: that comes but once
+        finish_swap(paths)
+        raise
 
 
 def _locked(paths: StorePaths, *, wait: bool) -> DirectoryLock:

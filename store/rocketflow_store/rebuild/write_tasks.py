@@ -18,7 +18,7 @@ from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.rebuild.parts import PartKind, Parts, attempt
+from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class _QueueWriter:
                 self._hold_against_log(plan, fd, path, log)
             for fd, own, path in descriptors:  # behind all writes: the disk has begun on the first of them
                 os_files.sync_file(fd, path)
-                os_files.rename(own, path)
+                finished(own, path)
         finally:
             for fd, _, _ in descriptors:
                 os_files.close_file(fd)
@@ -208,7 +208,7 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
         index.sync()
     finally:
         index.close()
-    os_files.rename(own, path)
+    finished(own, path)
     return WriteReport(plan.count, 1)
 
 

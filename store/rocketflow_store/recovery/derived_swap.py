@@ -98,7 +98,10 @@ class DerivedSwap:
             old = new.parent / f"{new.name}.{_OLD}-{number}"
             if place.exists():
                 os_files.hard_link(place, old)
-            os_files.rename(new, place)
+            try:
+                os_files.rename(new, place)
+            except OSError as error:
+                raise os_files.access_error(place, error) from error
         for one in self.removed:
             changed.add(one.parent)
             os_files.remove_file(one)
