@@ -439,6 +439,8 @@ def record_crc_range(paths: StorePaths) -> tuple[int, int]:
         return start, confirmed.synced_offset
     if record is None or record.record_crc_from < 0:
         return 0, 0
+    if paths.abort.exists() or record.checkpoint != checkpoint_crc(paths):
+        return 0, 0  # another writer came since: its records begin where our last blank one stood, or even before
     return record.record_crc_from, record.end_phy_offset
 
 
