@@ -6,6 +6,7 @@ The store has to be where the executors see it too, under the same path: a direc
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketflow.errors import RocketFlowError
@@ -34,6 +35,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self.workers = max(self._context.defaultParallelism, 1)
+        self.run(_load, range(self.workers), "load the executors' Python", lambda _: None)
 
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
@@ -58,6 +60,13 @@ class SparkEngine:
     def _tasks_a_job(self) -> int:
         """So many that nobody waits for the last of a job for long, and so few that progress is seen."""
         return self.workers * 16
+
+
+def _load(number: int) -> int:
+    """Have everything that a task needs: what comes behind is no more than the work."""
+    for name in ("scan_task", "write_tasks"):
+        import_module(f"rocketflow_store.rebuild.{name}")
+    return number
 
 
 def _run_there(function: Callable[[Task], Report], task: Task) -> Report:

@@ -1,0 +1,142 @@
+"""Queues and index made anew from a log, beside Apache's own store on the same directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rocketflow_store import MessageStore, StoreReader
+from tests.bench.apache_store import VERSION, ApacheStore
+from tests.bench.data import rows
+from tests.bench.figures import Figure, ratio
+from tests.maven import JarsNotFetchedError
+
+RUNS: Final = 3
+_BATCH: Final = 100_000
+_DERIVED: Final = ("consumequeue", "index", "checkpoint", "rocketflow", "config")
+_ROCKETFLOW: Final = "from rocketflow.cli import main; main()"
+_MIB: Final = 1 << 20
+
+
+def run(scale: float) -> Iterator[Figure]:
+    try:
+        apache: ApacheStore | None = ApacheStore()
+    except JarsNotFetchedError as error:
+        apache = None
+        print(f"without Apache's store: {error}", file=sys.stderr)
+    for body_size, count in ((1024, 1_700_000), (200, 2_800_000)):
+        with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
+            path = Path(home) / "s"
+            yield from _rebuilds(path, body_size, _fill(path, int(count * scale), body_size), apache)
+
+
+def _fill(path: Path, count: int, body_size: int) -> int:
+    batch = rows(_BATCH, body_size)
+    with MessageStore.open(path) as store:
+        for _ in range(max(count // _BATCH, 1)):
+            store.append_batch(batch, topic="t")
+    return max(count // _BATCH, 1) * _BATCH
+
+
+def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
+    """Only the log is left: processes on two processors and one, Spark on two, and Apache's store, in turn."""
+    rates: dict[str, list[float]] = {}
+    whole: list[float] = []
+    memory: list[float] = []
+    size = 0
+    for _ in range(RUNS):
+        for label, arguments, cores in (
+            ("2 cores", ("--workers", "2"), 2),
+            ("1 core", ("--workers", "1"), 1),
+            ("Spark local[2]", ("--engine", "spark", "--workers", "2"), 2),
+        ):
+            _lose_derived(path)
+            began = time.perf_counter()
+            told, anonymous = _rebuild(path, arguments, cores)
+            seconds = time.perf_counter() - began
+            assert told["units"] == count, told
+            assert told["indexEntries"] == 2 * count, told
+            size = told["bytes"]
+            rates.setdefault(label, []).append(told["mbPerSecond"])
+            if label == "2 cores":
+                whole.append(seconds)
+                memory.append(anonymous / _MIB)
+            elif label != "1 core":
+                rates.setdefault(f"{label}, its start included", []).append(size / seconds / 1e6)
+        if apache is not None:
+            _lose_derived(path)
+            seconds, _ = apache.recovery_seconds(path)
+            _check_complete(path, count)
+            rates.setdefault(f"Apache {VERSION}", []).append(size / seconds / 1e6)
+    what = f"rebuild {size / 1e9:.1f} GB of {body_size} B messages"
+    figures = {label: Figure(f"{what}, {label}", "MB/s", tuple(found)) for label, found in rates.items()}
+    yield from figures.values()
+    yield Figure(f"{what}, 2 cores, the command as a whole", "s", tuple(whole))
+    yield Figure(f"{what}, 2 cores, most RssAnon of a process", "MiB", tuple(memory))
+    yield ratio(figures["2 cores"], figures["1 core"])
+    theirs = figures.get(f"Apache {VERSION}")
+    if theirs is not None:
+        for label in ("2 cores", "1 core", "Spark local[2]"):
+            yield ratio(figures[label], theirs)
+
+
+def _lose_derived(path: Path) -> None:
+    for name in _DERIVED:
+        target = path / name
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+    (path / "abort").touch()
+    os.sync()
+
+
+def _check_complete(path: Path, count: int) -> None:
+    """Whether Apache's store made everything that it is measured by."""
+    with StoreReader(path) as reader:
+        units = sum(reader.find("t", queue).scan_end() for queue in reader.queues("t"))  # type: ignore[union-attr]
+        entries = sum(one.entries for one in reader.index.files)
+    assert units >= count, units
+    assert entries >= 2 * count, entries
+
+
+def _rebuild(path: Path, arguments: tuple[str, ...], cores: int) -> tuple[dict[str, Any], int]:
+    """What a rebuild in a process of its own tells, and the most anonymous memory of one of its processes."""
+    mine = sorted(os.sched_getaffinity(0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ROCKETFLOW, "store", "rebuild", str(path), "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, mine[:cores]),
+    )
+    most = 0
+    while process.poll() is None:
+        if "spark" not in arguments:
+            most = max(most, *(_anonymous(one) for one in (process.pid, *_children(process.pid))))
+        time.sleep(0.02)
+    assert process.stdout is not None
+    told: dict[str, Any] = json.loads(process.stdout.read())
+    return told, most
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _anonymous(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon")), 0)
