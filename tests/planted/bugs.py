@@ -259,7 +259,7 @@ BUGS: Final = (
     Bug(
         "commit-record-before-its-rows",
         "an envelope counts although its rows are not all there",
-        [Change("if envelope is not None and envelope.end_offset > last:", "if False:")],
+        [Change("if envelope.end_offset > last:", "if False:")],
         [f"{ROWS}/test_torn_commits.py::test_a_torn_commit_is_there_wholly_or_not_at_all"],
     ),
     Bug(
