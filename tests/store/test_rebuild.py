@@ -7,13 +7,16 @@ import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.config import StorePaths
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import RebuildFailedError, StoreError, StoreFullError, StoreLockedError, StoreVersionError
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
@@ -25,6 +28,7 @@ from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.recovery.stop_record import StopRecord
 from tests.reliability.disk_layer import CHANGES, Failing, Recording
 from tests.reliability.simulated_disk import SimulatedDisk, State
 from tests.store.damage import flip
@@ -43,18 +47,20 @@ DERIVED = ("consumequeue", "batchconsumequeue", "index")
 
 
 @pytest.fixture(autouse=True)
-def short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Several ranges in every file of a small log."""
-    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", 5000)
-    monkeypatch.setattr(log_ranges, "_MOST_RANGE", 5000)
+    size = 200_000 if "golden_store" in request.fixturenames else 5000
+    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", size)
+    monkeypatch.setattr(log_ranges, "_MOST_RANGE", size)
 
 
 def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -> None:
     """Topics of every kind, delays, transactions, batches, light queues, messages with and without keys."""
-    rng = random.Random(seed)
-    with MessageStore.open(path, config) as store:
+    rng, clock = random.Random(seed), ManualClock(1_700_000_000_000)
+    with MessageStore.open(path, replace(config, clock=clock)) as store:
         store.create_topic("batches", 2, queue_type="BatchCQ")
         for number in range(count):
+            clock.set(clock.now_ms() + rng.randrange(4000))
             body = rng.randbytes(rng.randrange(0, 600))
             kind = rng.randrange(10)
             if kind == 0:
@@ -115,6 +121,10 @@ def test_as_incremental_dispatch(tmp_path: Path, seed: int) -> None:
     assert result.exit_code == 0
     assert result.files == result.changed_files == len(wanted)
     assert not (path / "rocketflow" / "rebuild").exists()
+    record = StopRecord.load(StorePaths.of(path))
+    assert record is not None
+    assert len(record.index or ()) == len([name for name in wanted if name.startswith("index")])
+    assert all(one.files for one in record.queues.values())
     with MessageStore.open(path, SIZES) as store:
         assert store.recovery.healed == ()
         assert store.recovery.dispatched == 0
@@ -331,6 +341,52 @@ def test_deleted_topics_do_not_come_back(tmp_path: Path) -> None:
     rebuild_store(path, config=SIZES)
     assert_same(derived(path), wanted)
     assert not (path / "batchconsumequeue").exists()
+
+
+def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
+    """Neither listed nor with a queue: it is not made again, unless somebody asks for it."""
+    path = tmp_path / "s"
+    make(path, 63)
+    shutil.rmtree(path / "rocketflow")
+    shutil.rmtree(path / "consumequeue" / "t1")
+    ConfigFiles(path / "config").topics.remove("t1")
+    before = derived(path)
+    result = rebuild_store(path, config=SIZES)
+    assert result.deleted_topics == ["t1"]
+    assert [name for name in derived(path) if name.startswith("consumequeue")] == [
+        name for name in before if name.startswith("consumequeue")
+    ]
+    assert not (path / "rocketflow").exists()
+    assert rebuild_store(path, RebuildRequest(topics=frozenset({"t1"})), SIZES).deleted_topics == []
+    assert (path / "consumequeue" / "t1").is_dir()
+
+
+def test_queues_and_index_that_are_elsewhere(tmp_path: Path) -> None:
+    """What is made for them is made beside them: on their disks."""
+    path, config = (
+        tmp_path / "s",
+        replace(
+            SIZES,
+            store_path_consume_queue=str(tmp_path / "a" / "queues"),
+            store_path_index=str(tmp_path / "b" / "keys"),
+        ),
+    )
+    make(path, 64, config=config)
+    wanted = everything(tmp_path / "a") | everything(tmp_path / "b")
+    lose(tmp_path, "a/queues", "b/keys")
+    for room in ("a/queues", "b/keys"):  # a directory that somebody named has to be there
+        (tmp_path / room).mkdir()
+    with Recording() as seen:
+        assert rebuild_store(path, config=SIZES).swapped
+    for new, place in [one.args for one in seen.calls if one.kind == "rename"]:
+        homes = {Path(one).relative_to(tmp_path).parts[0] for one in (new, place)}
+        assert len(homes) == 1, (new, place)
+    found = everything(tmp_path / "a") | everything(tmp_path / "b")
+    assert sorted(found.values()) == sorted(wanted.values())
+    assert sorted(one.name for one in (tmp_path / "a").iterdir()) == ["queues"]
+    assert sorted(one.name for one in (tmp_path / "b").iterdir()) == ["keys"]
+    with MessageStore.open(path) as store:
+        assert store.recovery.healed == ()
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
