@@ -140,7 +140,7 @@ class _Verification:
     def _written_end(self) -> int:
         """Physical offset behind the last byte of the log that is not zero."""
         for mapped in reversed(self._reader.log_files):
-            if written_end := mapped.written_end():
+            if written_end := mapped.written_end(keep_cached=True):
                 return mapped.file_from_offset + min(written_end, mapped.file_size)
         return 0
 
