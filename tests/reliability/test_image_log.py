@@ -116,6 +116,14 @@ def test_every_bit_of_a_record(images: Images, stop: str, tally: Callable[..., T
             assert not found, f"{context}: {found}"
             flip(file, position + byte, 1 << bit)
             counts.trial(None, context)
+        name = range(size - 20, size - 11)  # with that gone nothing in the record says that it had a CRC
+        for byte in name:
+            flip(file, position + byte)
+        found = paths_to(reader, planted, place, "the CRC's name is gone")
+        assert not found, f"{place}, the CRC's name is gone: {found}"
+        for byte in name:
+            flip(file, position + byte)
+        counts.trial(None, "the CRC's name is gone")
     with MessageStore.open(planted.path, IMAGE_CONFIG) as store:
         ends = range(size)
         for byte in (*ends[:: 8 if LEVEL == "sample" else 1], ends[-1]):
