@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,13 +14,12 @@ from typing import Any, Final
 
 from rocketflow_store import MessageStore, StoreReader
 from tests.bench.apache_store import VERSION, ApacheStore
-from tests.bench.data import rows
+from tests.bench.data import lose_derived, rows
 from tests.bench.figures import Figure, ratio
 from tests.maven import JarsNotFetchedError
 
 RUNS: Final = 3
 _BATCH: Final = 100_000
-_DERIVED: Final = ("consumequeue", "index", "checkpoint", "rocketflow", "config")
 _ROCKETFLOW: Final = "from rocketflow.cli import main; main()"
 _MIB: Final = 1 << 20
 
@@ -58,7 +56,7 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
             ("1 core", ("--workers", "1"), 1),
             ("Spark local[2]", ("--engine", "spark", "--workers", "2"), 2),
         ):
-            _lose_derived(path)
+            lose_derived(path)
             began = time.perf_counter()
             told, anonymous = _rebuild(path, arguments, cores)
             seconds = time.perf_counter() - began
@@ -72,7 +70,7 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
             elif label != "1 core":
                 rates.setdefault(f"{label}, its start included", []).append(size / seconds / 1e6)
         if apache is not None:
-            _lose_derived(path)
+            lose_derived(path)
             seconds, _ = apache.recovery_seconds(path)
             _check_complete(path, count)
             rates.setdefault(f"Apache {VERSION}", []).append(size / seconds / 1e6)
@@ -86,17 +84,6 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     if theirs is not None:
         for label in ("2 cores", "1 core", "Spark local[2]"):
             yield ratio(figures[label], theirs)
-
-
-def _lose_derived(path: Path) -> None:
-    for name in _DERIVED:
-        target = path / name
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
-    (path / "abort").touch()
-    os.sync()
 
 
 def _check_complete(path: Path, count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +13,12 @@ from typing import Final
 
 from rocketflow_store import MessageStore
 from tests.bench.apache_store import VERSION, ApacheStore
-from tests.bench.data import rows
+from tests.bench.data import lose_derived, rows
 from tests.bench.figures import Figure, ratio
 from tests.maven import JarsNotFetchedError
 
 RUNS: Final = 3
 _BATCH: Final = 100_000
-_DERIVED: Final = ("consumequeue", "index", "checkpoint", "rocketflow", "config")
 _OPEN: Final = """
 import sys, time
 from rocketflow_store import MessageStore
@@ -67,12 +65,12 @@ def _all_derived_lost(path: Path, count: int, apache: ApacheStore | None) -> Ite
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
         for cores in (2, 1):
-            _lose_derived(path)
+            lose_derived(path)
             seconds, _, dispatched = _open(path, cores)
             assert dispatched >= count, dispatched
             runs.setdefault(f"{cores} cores", []).append(seconds)
         if apache is not None:
-            _lose_derived(path)
+            lose_derived(path)
             runs.setdefault(f"Apache {VERSION}", []).append(apache.recovery_seconds(path)[0])
     figures = {
         label: Figure(f"{count:,} messages of 1 KiB, only the log is left, {label}", "s", tuple(found))
@@ -83,7 +81,7 @@ def _all_derived_lost(path: Path, count: int, apache: ApacheStore | None) -> Ite
     if theirs is not None:
         for label in ("2 cores", "1 cores"):
             yield ratio(theirs, figures[label])
-    _lose_derived(path)
+    lose_derived(path)
     _open(path, 2)
 
 
@@ -102,17 +100,6 @@ def _after_kill_and_clean_stop(path: Path) -> Iterator[Figure]:
     size = sum(one.stat().st_size for one in (path / "commitlog").iterdir()) >> 30
     yield Figure(f"open {size} GiB after a kill behind 100,000 messages", "s", tuple(killed))
     yield Figure(f"open {size} GiB after a clean stop", "s", tuple(clean))
-
-
-def _lose_derived(path: Path) -> None:
-    for name in _DERIVED:
-        target = path / name
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
-    (path / "abort").touch()
-    os.sync()
 
 
 def _open(path: Path, cores: int) -> tuple[float, int, int]:

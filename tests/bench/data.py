@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
+
+_DERIVED: Final = ("consumequeue", "index", "checkpoint", "rocketflow", "config")
 
 
 def rows(count: int, body_size: int) -> pa.RecordBatch:
@@ -13,3 +20,15 @@ def rows(count: int, body_size: int) -> pa.RecordBatch:
     keys = pa.array([f"order-{number}" for number in range(count)])
     tags = pa.array([f"tag{number % 7}" for number in range(count)])
     return pa.RecordBatch.from_arrays([bodies, keys, tags], names=["body", "keys", "tags"])
+
+
+def lose_derived(store: Path) -> None:
+    """Leave of a store nothing but its log, as an unclean stop."""
+    for name in _DERIVED:
+        target = store / name
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+    (store / "abort").touch()
+    os.sync()

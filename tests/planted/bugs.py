@@ -216,8 +216,8 @@ BUGS: Final = (
         [
             Change("    if has_record_crc(view, frame):\n        return", "    if False:\n        return"),
             Change(
-                "        protected = with_record_crc(judged)",
-                "        protected = with_record_crc(judged) & (judged.sizes < 0)",
+                "    protected = _protected(records, tails)",
+                "    protected = _protected(records, tails) & (records.sizes < 0)",
             ),
         ],
         [f"{ROWS}/test_image_log.py::test_every_bit_of_a_record[closed]"],

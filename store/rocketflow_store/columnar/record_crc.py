@@ -41,7 +41,10 @@ _POWERS: Final = 10.0 ** np.arange(10)
 
 def with_record_crc(records: RecordColumns) -> npt.NDArray[np.bool_]:
     """Which records (sound ones) end with a CRC of themselves, or with what damage left of one."""
-    tails = _tails(records)
+    return _protected(records, _tails(records))
+
+
+def _protected(records: RecordColumns, tails: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     there = _is_crc(tails)
     if not there.all():
         octets = np.ascontiguousarray(tails).view(np.uint8).reshape(-1, PROPERTY_CRC_SIZE)
@@ -50,13 +53,14 @@ def with_record_crc(records: RecordColumns) -> npt.NDArray[np.bool_]:
     return there & (records.properties_ends - records.properties_starts >= PROPERTY_CRC_SIZE)
 
 
-def check_record_crc(records: RecordColumns, rows: npt.NDArray[np.intp]) -> dict[int, str]:
+def _check_record_crc(
+    records: RecordColumns, tails: npt.NDArray[np.void], rows: npt.NDArray[np.intp]
+) -> dict[int, str]:
     """What is wrong with those of `rows` (records that end with a CRC) whose bytes do not give it."""
     if len(rows) == 0:
         return {}
     every = len(rows) == records.count
     starts, sizes = (records.positions, records.sizes) if every else (records.positions[rows], records.sizes[rows])
-    tails = _tails(records)
     digits = (tails["digits"] if every else tails["digits"][rows]) - np.uint8(ord("0"))
     actual = crc32_slices(records.buffer, starts, starts + sizes - PROPERTY_CRC_SIZE) & 0x7FFFFFFF
     differs = digits.astype(np.float64) @ _POWERS != actual  # ten digits are exact as a double
@@ -66,14 +70,20 @@ def check_record_crc(records: RecordColumns, rows: npt.NDArray[np.intp]) -> dict
     return {int(rows[at]): WHOLE_DIFFERS for at in np.flatnonzero(differs).tolist()}
 
 
-def content_faults(records: RecordColumns, protected: Mask | None = None, *, bodies: bool = True) -> dict[int, str]:
-    """What is wrong with the contents of records whose lengths are right, by row; `protected` is `with_record_crc`.
+def content_faults(records: RecordColumns) -> dict[int, str]:
+    """What is wrong with the contents of records whose lengths are right, by row."""
+    return judge_contents(records)[0]
+
+
+def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict[int, str], Mask]:
+    """`content_faults`, and which records end with a CRC of themselves (`with_record_crc`).
 
     A record with a CRC of itself is judged by that alone, in one pass; of others the body's CRC is compared, unless
     nobody wants the `bodies`.
     """
-    protected = with_record_crc(records) if protected is None else protected
-    found = check_record_crc(records, np.flatnonzero(protected))
+    tails = _tails(records)
+    protected = _protected(records, tails)
+    found = _check_record_crc(records, tails, np.flatnonzero(protected))
     if not protected.all():
         others = np.flatnonzero(~protected)
         if bodies:
@@ -82,7 +92,13 @@ def content_faults(records: RecordColumns, protected: Mask | None = None, *, bod
                 found[int(others[at])] = BODY_DIFFERS
         for row, why in _zero_properties(records).items():
             found.setdefault(row, why)
-    return found
+    return found, protected
+
+
+def note_lacking(faults: dict[int, str], lacking: Mask) -> None:
+    """Add the fault of records that should have a CRC of themselves, and have none, where they have no other."""
+    for row in np.flatnonzero(lacking).tolist():
+        faults.setdefault(row, LACKS_CRC)
 
 
 def _zero_properties(records: RecordColumns) -> dict[int, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import LACKS_CRC, SIZE_IS_RIGHT, content_faults, with_record_crc
+from rocketflow_store.columnar.record_crc import SIZE_IS_RIGHT, judge_contents, note_lacking
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
@@ -142,12 +142,10 @@ class LogFileCheck:
         records.check_own_offset(mapped.file_from_offset)
         faults = dict(records.faults)
         if not faults:
-            protected = with_record_crc(records)
-            faults = content_faults(records, protected)
+            faults, protected = judge_contents(records)
             offsets = positions + mapped.file_from_offset
             start, stop = self._context.record_crc
-            for row in np.flatnonzero(~protected & (offsets >= start) & (offsets < stop)).tolist():
-                faults.setdefault(row, LACKS_CRC)
+            note_lacking(faults, ~protected & (offsets >= start) & (offsets < stop))
             report.without_record_crc += int(np.count_nonzero(~protected)) if not faults else 0
         good = min(faults) if faults else records.count
         if good:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, judge_contents
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import CorruptRecordError, StoreError, UnreadableError
 from rocketflow_store.format.record import (
@@ -121,8 +121,7 @@ class CommitLogView:
         if faults:
             rows = np.setdiff1d(rows, list(faults))
             judged = records.keep(rows)
-        protected = with_record_crc(judged)
-        found = content_faults(judged, protected, bodies=bodies)
+        found, protected = judge_contents(judged, bodies=bodies)
         if self._with_crc is not None and not protected.all():
             bare = np.flatnonzero(~protected)
             self._with_crc.refresh()

@@ -11,7 +11,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import ScanStop, scan_records
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
@@ -200,12 +200,10 @@ class _Scan:
         records.check_own_offset(mapped.file_from_offset)
         faults = dict(records.faults)
         if not faults:
-            protected = with_record_crc(records)
-            faults = content_faults(records, protected)
+            faults, protected = judge_contents(records)
             offsets = positions + mapped.file_from_offset
             start, stop = self._settings.record_crc
-            for row in np.flatnonzero(~protected & (offsets >= start) & (offsets < stop)).tolist():
-                faults.setdefault(row, LACKS_CRC)
+            note_lacking(faults, ~protected & (offsets >= start) & (offsets < stop))
         good = min(faults) if faults else records.count
         if good:
             if good < records.count:

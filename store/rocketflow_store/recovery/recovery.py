@@ -25,7 +25,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, with_record_crc
+from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreVersionError
@@ -275,8 +275,7 @@ class Recovery:
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
                 if self._check_crc and not records.faults:
-                    protected = with_record_crc(records)
-                    records.faults |= content_faults(records, protected)
+                    records.faults, protected = judge_contents(records)
                     places = records.positions + mapped.file_from_offset
                     must = (places >= self._record_crc_from) | (places < protected_until)
                     stop = min(records.faults, default=records.count)
@@ -284,8 +283,7 @@ class Recovery:
                         if commit.record_crc:
                             protected_until = commit.end_offset
                             must[envelope_row:] |= places[envelope_row:] < protected_until
-                    for row in np.flatnonzero(must & ~protected).tolist():
-                        records.faults.setdefault(row, LACKS_CRC)
+                    note_lacking(records.faults, must & ~protected)
                 yield mapped, records
                 if records.faults:
                     return
