@@ -1,0 +1,1 @@
+"""Retry topics and dead letters."""

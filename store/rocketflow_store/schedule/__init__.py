@@ -1,0 +1,1 @@
+"""Delay levels: what is due goes from SCHEDULE_TOPIC_XXXX to its own topic, once."""
