@@ -8,13 +8,15 @@ them.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import int64_field, text_field
+from rocketflow_store.config_files.json_fields import int64_field, object_field, text_field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rocketflow_store.message import MessageExt
 
 COMMIT_TOPIC: Final = "rmq_sys_ROCKETFLOW_COMMIT"
@@ -27,7 +29,8 @@ _DIGITS: Final = 20
 class CommitEnvelope:
     """One commit of batch `batch_id` of sink `sink_id`; offsets are physical, `digest` is the sum of row hashes.
 
-    `record_crc` tells that every row's record ends with a CRC of itself.
+    `record_crc` tells that every row's record ends with a CRC of itself. `progress`, a JSON object, is how far whoever
+    made the rows had come with them; it is whole in every envelope, the newest one counts.
     """
 
     sink_id: str
@@ -40,25 +43,26 @@ class CommitEnvelope:
     end_offset: int = 0
     query_id: str = ""
     record_crc: bool = False
+    progress: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The body of the envelope's record."""
-        return json.dumps(
-            {
-                "version": ENVELOPE_VERSION,
-                "sinkId": self.sink_id,
-                "queryId": self.query_id,
-                "batchId": self.batch_id,
-                "runId": self.run_id,
-                "runSeq": self.run_seq,
-                "rows": self.rows,
-                "digest": self.digest,
-                "beginOffset": f"{self.begin_offset:0{_DIGITS}d}",
-                "endOffset": f"{self.end_offset:0{_DIGITS}d}",
-                "recordCrc": self.record_crc,
-            },
-            separators=(",", ":"),
-        ).encode()
+        fields = {
+            "version": ENVELOPE_VERSION,
+            "sinkId": self.sink_id,
+            "queryId": self.query_id,
+            "batchId": self.batch_id,
+            "runId": self.run_id,
+            "runSeq": self.run_seq,
+            "rows": self.rows,
+            "digest": self.digest,
+            "beginOffset": f"{self.begin_offset:0{_DIGITS}d}",
+            "endOffset": f"{self.end_offset:0{_DIGITS}d}",
+            "recordCrc": self.record_crc,
+        }
+        if self.progress:
+            fields["progress"] = self.progress
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def decode_envelope(body: bytes) -> CommitEnvelope | None:
@@ -78,6 +82,7 @@ def decode_envelope(body: bytes) -> CommitEnvelope | None:
             end_offset=_number(fields, "endOffset"),
             query_id=_text(fields, "queryId"),
             record_crc=fields.get("recordCrc") is True,
+            progress=object_field(fields, "progress"),
         )
     except (ValueError, KeyError):
         return None

@@ -278,14 +278,18 @@ class MessageStore:
         return self._bulk.append_batch(batch, topic)
 
     def append_commit(
-        self, envelope: Callable[[int, int], RecordFields], chunks: Iterable[EncodedChunk]
+        self,
+        envelope: Callable[[int, int], RecordFields],
+        chunks: Iterable[EncodedChunk],
+        check: Callable[[], None] | None = None,
     ) -> AppendBatchResult:
         """Append an envelope and all rows of `chunks` behind it, sync (SYNC_FLUSH), and only then let anyone see them.
 
         `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
+        `check` is called while no other thread can put, before anything is written: what it raises refuses the commit.
         """
         self._check_open()
-        return self._bulk.append_commit(envelope, chunks)
+        return self._bulk.append_commit(envelope, chunks, check)
 
     # -- topics
 

@@ -74,11 +74,16 @@ class BulkAppend:
         return AppendBatchResult(rows, begin if first < 0 else first, end)
 
     def append_commit(
-        self, envelope: Callable[[int, int], RecordFields], chunks: Iterable[EncodedChunk]
+        self,
+        envelope: Callable[[int, int], RecordFields],
+        chunks: Iterable[EncodedChunk],
+        check: Callable[[], None] | None = None,
     ) -> AppendBatchResult:
         """Append an envelope and all rows of `chunks` behind it: see `MessageStore.append_commit`."""
         with self._put.lock:
             self._put.check_writable()
+            if check is not None:
+                check()
             begin, now_ms = self._commit_log.wrote_offset, self._put.tick()
             placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
             with self._taken_back_on_error(begin):

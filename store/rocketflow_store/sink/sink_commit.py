@@ -11,7 +11,7 @@ import enum
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote
@@ -31,14 +31,16 @@ from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
+    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.config import StorePaths
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.message import MessageExt
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.results import AppendBatchResult
 
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
 _SCAN_UNITS: Final = 1 << 16
@@ -166,31 +168,41 @@ def commit_batch(
     for topic in sorted({topic for part in batch.parts for topic in part.topics}):
         store.ensure_topic(topic, queues)
     chunks = (chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms))
-    uniq_key = UNIQ_KEYS.next()
-    properties = encode_properties({"KEYS": batch.sink_id, "TAGS": batch.sink_id, "UNIQ_KEY": uniq_key})
-
-    def envelope(begin_offset: int, end_offset: int) -> RecordFields:
-        from rocketflow_store.put.bulk_append import commit_record_fields
-
-        body = CommitEnvelope(
-            batch.sink_id,
-            batch.batch_id,
-            batch.run_id,
-            batch.run_seq,
-            batch.rows,
-            batch.digest,
-            begin_offset,
-            end_offset,
-            batch.query_id,
-            all(part.property_crc for part in batch.parts),
-        ).encode()
-        return commit_record_fields(store.config, body, properties, 0)
-
-    result = store.append_commit(envelope, chunks)
+    envelope = CommitEnvelope(
+        batch.sink_id,
+        batch.batch_id,
+        batch.run_id,
+        batch.run_seq,
+        batch.rows,
+        batch.digest,
+        query_id=batch.query_id,
+        record_crc=all(part.property_crc for part in batch.parts),
+    )
+    result = append_with_envelope(store, envelope, chunks)
     if batch.more_follow:
         spare_parts.keep(store.paths.staging, [Path(part.path) for part in batch.parts if part.path is not None])
     sweep(store.paths.staging, batch.sink_id, batch.batch_id)
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
+
+
+def append_with_envelope(
+    store: MessageStore,
+    envelope: CommitEnvelope,
+    chunks: Iterable[EncodedChunk],
+    *,
+    check: Callable[[], None] | None = None,
+) -> AppendBatchResult:
+    """Append `envelope`, told where it and its rows lie, and the rows; `check` is as in `append_commit`."""
+    from rocketflow_store.put.bulk_append import commit_record_fields
+
+    names = {"KEYS": envelope.sink_id, "TAGS": envelope.sink_id, "UNIQ_KEY": UNIQ_KEYS.next()}
+    properties = encode_properties(names)
+
+    def fields(begin_offset: int, end_offset: int) -> RecordFields:
+        placed = replace(envelope, begin_offset=begin_offset, end_offset=end_offset)
+        return commit_record_fields(store.config, placed.encode(), properties, 0)
+
+    return store.append_commit(fields, chunks, check)
 
 
 def commit_nothing(

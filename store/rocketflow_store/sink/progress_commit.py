@@ -1,0 +1,100 @@
+"""Commits of messages together with how far their maker came: delivery of what is due, bridges, replays.
+
+Whoever makes messages out of others (a delay queue, a Kafka partition) keeps its positions in the envelope of the
+commit that holds them (`CommitEnvelope.progress`): after a kill both are there or neither is. A commit is made from
+what the last one said; where somebody else committed meanwhile it is refused, and planned anew from what is there now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store import events
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
+from rocketflow_store.sink.sink_commit import (
+    CommitResult,
+    CommitStatus,
+    SinkCommitError,
+    append_with_envelope,
+    check_sink_id,
+    last_commit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.message_store import MessageStore
+
+_ALL_BITS: Final = (1 << 64) - 1
+
+
+class ProgressMovedError(SinkCommitError):
+    """Somebody else committed under this id since the plan was made: look at the last commit and plan again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressBatch:
+    """Messages to append, and how far their maker is once they are there.
+
+    `after` is the last commit of `sink_id` that the plan was made from (`last_commit`), None where there was none;
+    `progress` is the whole new state, a JSON object; `rows` records are in `chunks`, none where only progress is made.
+    """
+
+    sink_id: str
+    run_id: str
+    after: CommitEnvelope | None
+    progress: Mapping[str, Any]
+    rows: int = 0
+    chunks: Sequence[EncodedChunk] = field(default=())
+
+
+def commit_progress(store: MessageStore, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
+    """Append the envelope and all rows as one commit: durable on return, seen at one instant, all or nothing.
+
+    New topics get `queues` queues. ProgressMovedError, with nothing written, where `after` is not the last commit.
+    """
+    check_sink_id(batch.sink_id)
+    store.dispatch_pending()
+    _check_unmoved(store, batch)
+    for topic in sorted({topic for chunk in batch.chunks for topic in chunk.topics}):
+        store.ensure_topic(topic, queues)
+    after = batch.after
+    envelope = CommitEnvelope(
+        batch.sink_id,
+        0 if after is None else after.batch_id + 1,
+        batch.run_id,
+        1 if after is None else after.run_seq + (batch.run_id != after.run_id),
+        batch.rows,
+        _digest(batch.chunks),
+        query_id=batch.sink_id,
+        record_crc=all(chunk.property_crc for chunk in batch.chunks),
+        progress=dict(batch.progress),
+    )
+    result = append_with_envelope(store, envelope, batch.chunks, check=lambda: _check_unmoved(store, batch))
+    assert result.rows == batch.rows, f"{result.rows} rows were written, {batch.rows} were announced"
+    return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
+
+
+def _check_unmoved(store: MessageStore, batch: ProgressBatch) -> None:
+    seen, now = _named(batch.after), _named(last_commit(store, batch.sink_id))
+    if seen != now:
+        why = f"{batch.sink_id}: planned from {seen}, but the last commit is {now}; plan again from there"
+        events.tell(events.SUPERSEDED, store.path, COMMIT_TOPIC, why)
+        raise ProgressMovedError(why)
+
+
+def _named(commit: CommitEnvelope | None) -> str:
+    """Which commit it is: batch ids never come again, whoever commits."""
+    return "none" if commit is None else f"batch {commit.batch_id} of run {commit.run_id}"
+
+
+def _digest(chunks: Sequence[EncodedChunk]) -> str:
+    """Sum of all row hashes where every chunk has them, else nothing."""
+    total = 0
+    for chunk in chunks:
+        if chunk.row_hashes is None:
+            return ""
+        total += int(chunk.row_hashes.sum(dtype="uint64"))
+    return f"{total & _ALL_BITS:016x}"
