@@ -30,10 +30,10 @@ run: $(STAMP) ## append real flights, stream them through SQL, prove the result
 	@$(BIN)/rocketflow demo
 
 test: $(STAMP) ## run the test suite
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 test-full: $(STAMP) ## run the test suite with the full counts
-	@RF_FULL=1 $(BIN)/python -m pytest --timeout 3600
+	@RF_FULL=1 $(BIN)/python -m pytest -n 2 --timeout 3600
 
 test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, power loss, full disk, damage ...)
 	@RF_FAULTS=1 $(BIN)/python -m pytest tests/reliability

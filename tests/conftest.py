@@ -6,18 +6,43 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import LoadScopeScheduling
+
+pytest_plugins = ["tests.reliability.counts"]
 
 GOLDEN = Path(__file__).parent / "golden"
+TOGETHER: Final = {
+    "tests/rocketflow/spark/": "spark",
+    "tests/quality/": "spark",
+    "tests/reliability/test_replays.py": "driver",
+    "tests/reliability/test_spark_kills.py": "driver",
+    "tests/reliability/test_zombies.py": "driver",
+}
+"""Files that share something dear: with several test processes one of them runs all of a name. Others run by file."""
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Whole files, or what is in TOGETHER, go to the next process that is free, in the order in which they stand."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 def _extract(archive: Path, target: Path) -> None:

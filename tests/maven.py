@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +40,20 @@ def fetch_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True
     `name` is the cache's folder. Raises JarsNotFetchedError.
     """
     home = cache_directory() / name
+    home.mkdir(parents=True, exist_ok=True)
+    with _alone(home):
+        return _fetched(name, home, coordinates, transitive)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Keep other test processes out of a folder of the cache."""
+    with (home / "busy").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetched(name: str, home: Path, coordinates: Sequence[str], transitive: bool) -> Path:
     done = home / "fetched"
     wanted = "\n".join([*coordinates, f"transitive={transitive}"])
     lib = home / "lib"
@@ -46,7 +63,6 @@ def fetch_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True
     if maven is None:
         raise JarsNotFetchedError("mvn is not installed: jars cannot be fetched")
     shutil.rmtree(lib, ignore_errors=True)
-    home.mkdir(parents=True, exist_ok=True)
     dependencies = "\n".join(_dependency(one, transitive) for one in coordinates)
     (home / "pom.xml").write_text(_POM.format(dependencies=dependencies))
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
@@ -78,6 +94,11 @@ def java_and_javac() -> tuple[str, str]:
 
 def compile_java(source: Path, text: str, lib: Path) -> Path:
     """The folder beside `lib` with the classes of `text` (the content of `source`, or what was made of it)."""
+    with _alone(lib.parent):
+        return _compiled(source, text, lib)
+
+
+def _compiled(source: Path, text: str, lib: Path) -> Path:
     home = lib.parent
     copy, classes = home / "src" / source.name, home / "classes"
     compiled = classes / f"{source.stem}.class"

@@ -48,11 +48,15 @@ class Tally:
             self.wrong += len(verdict.moved)
             assert verdict.clean, f"{self.row} {self.variant}, {context}: {verdict}"
 
-    def line(self) -> dict[str, Any]:
-        """For JSON."""
+    def as_dict(self) -> dict[str, Any]:
+        """What makes an equal one: `Tally(**this)`."""
         facts = asdict(self)
         del facts["began"]
-        return {**facts, "seconds": round(self.seconds, 1)}
+        return facts
+
+    def line(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self.as_dict(), "seconds": round(self.seconds, 1)}
 
 
 def merged(tallies: list[Tally]) -> list[Tally]:
@@ -71,6 +75,17 @@ def measured(name: str, **values: Any) -> None:
     known = _measured.setdefault(name, {})
     for key, value in values.items():
         known[key] = known[key] + value if isinstance(value, list) and key in known else value
+
+
+def all_measured() -> dict[str, dict[str, Any]]:
+    """What this process measured, by name."""
+    return _measured
+
+
+def join_measured(figures: dict[str, dict[str, Any]]) -> None:
+    """Add what another process measured."""
+    for name, values in figures.items():
+        measured(name, **values)
 
 
 def load() -> dict[str, dict[str, dict[str, Any]]]:
