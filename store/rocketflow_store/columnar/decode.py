@@ -98,13 +98,13 @@ class RecordColumns:
     def _tails(self, v2: Mask) -> tuple[Ints, Ints]:
         """(topic sizes, properties sizes), and where the topics are."""
         # never outside of the record: the page behind it may be one that cannot be read
-        last = np.maximum(self.positions + self.sizes - 4, self.positions)
+        last = np.maximum(self.positions + self.sizes - 2, self.positions)
         at = np.minimum(self.body_ends, last)
         self._topics: npt.NDArray[np.uint8] | None = None
         if self.count and not v2.any():
             guess = int(self.octets[at[0]])
             width = guess + 3
-            if bool((at + width <= last + 4).all()):
+            if bool((at + width <= last + 2).all()):
                 # mostly all topics are as long as the first: one copy of length, name and properties' length
                 tails = windows_at(self.octets, width, at)
                 if bool((tails[:, 0] == guess).all()):
