@@ -18,7 +18,7 @@ from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fi
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
-from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columns import SINK_COLUMNS
@@ -729,14 +729,7 @@ def _row_hashes(columns: _Columns, body_crcs: Ints, own: pa.Array) -> npt.NDArra
     with np.errstate(over="ignore"):
         state = body_crcs.astype(np.uint64) | (property_crcs << np.uint64(32))
         for part in (topic_hashes, _lengths(columns.bodies), columns.flags(), columns.born_timestamps(0)):
-            state = _mix(np.bitwise_xor(state, np.asarray(part).astype(np.uint64)))
+            state = splitmix64(np.bitwise_xor(state, np.asarray(part).astype(np.uint64)))
         if columns.queue_id is not None:
-            state = _mix(np.bitwise_xor(state, np.asarray(columns.queue_id.fill_null(-1)).astype(np.uint64)))
+            state = splitmix64(np.bitwise_xor(state, np.asarray(columns.queue_id.fill_null(-1)).astype(np.uint64)))
     return state
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -85,3 +85,11 @@ def index_hashes(
         folded = np.abs(whole)
     folded[folded < 0] = 0
     return folded
+
+
+def splitmix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every bit of a value moves every bit of its hash."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,286 @@
+"""Stored records -> an EncodedChunk of the same messages for other queues, many at a time: what a redelivery appends.
+
+    chunk = reput(records, topics, topic_of, queue_ids, config,
+                  set_properties={"TIMER_DEQUEUE_MS": times}, drop_properties=("DELAY",))
+
+`records` are sound (RecordColumns without faults, contents judged); row i is stored again under `topics[topic_of[i]]`
+and `queue_ids[i]`. Body (compressed or not), flag, sysFlag, bornTimestamp, bornHost, storeHost and reconsumeTimes stay;
+preparedTransactionOffset becomes 0; offsets and storeTimestamp come with the place (`relocate`). Properties keep their
+bytes, apart from:
+
+* names of `set_properties` (string arrays, one value a record, null: none) go to the end with their new value;
+* names of `drop_properties`, and INNER_MULTI_QUEUE_OFFSET, which is of the old place, go;
+* the CRC of the whole record (`__CRC32#`, the last 20 bytes) is taken off, and made anew where the store appends one.
+
+Tags codes and index entries are what dispatch makes of the new records. Rows ascend in `records`' buffer, as those of a
+queue do; bound a chunk to a few MB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.arrays import binary_array, bool_array, fixed_width, join, taken
+from rocketflow_store.columnar.crc import crc32_column
+from rocketflow_store.columnar.dispatch_rows import tags_codes_of
+from rocketflow_store.columnar.encode import EncodedChunk
+from rocketflow_store.columnar.gather import gather, windows_at
+from rocketflow_store.columnar.hashing import splitmix64
+from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.columnar.properties import split_properties
+from rocketflow_store.columnar.record_crc import with_record_crc
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
+    PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    SCHEDULE_TOPIC,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+)
+from rocketflow_store.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.columnar.properties import PropertySegments
+    from rocketflow_store.config import StoreConfig
+
+    Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_CLOSE, _NOTHING = binary_array([b"\x02", b""])
+
+
+def reputtable(records: RecordColumns) -> npt.NDArray[np.bool_]:
+    """Which records can be put again: not halves of transactions, not inner batches."""
+    kinds = records.sys_flag & TRANSACTION_MASK
+    fine: npt.NDArray[np.bool_] = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (
+        records.sys_flag & INNER_BATCH_FLAG == 0
+    )
+    return fine
+
+
+def reput(
+    records: RecordColumns,
+    topics: Sequence[str],
+    topic_of: npt.NDArray[np.int32],
+    queue_ids: npt.NDArray[np.int32],
+    config: StoreConfig,
+    *,
+    set_properties: Mapping[str, pa.Array] | None = None,
+    drop_properties: Collection[str] = (),
+    reconsume_times: npt.NDArray[np.int32] | None = None,
+    row_hashes: bool = False,
+) -> EncodedChunk:
+    """The same messages for other queues: see the module. `row_hashes` are needed to stage the chunk.
+
+    Topic names are the caller's to check. MessageRejectedError with the row where one is not `reputtable`, or where a
+    property that is set holds a separator or makes the properties too long. A chunk in which the CRC of a record finds
+    no room has none (`property_crc` is False).
+    """
+    assert not records.faults
+    assert len(topic_of) == len(queue_ids) == records.count
+    odd = ~reputtable(records)
+    if odd.any():
+        raise _rejected("half of a transaction, or an inner batch, cannot be put again", odd)
+    set_properties = set_properties or {}
+    properties, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
+    property_sizes = _lengths(properties)
+    if property_sizes.max(initial=0) > MAX_PROPERTIES_SIZE:
+        raise _rejected("properties are too long", property_sizes > MAX_PROPERTIES_SIZE, too_long=True)
+    pieces = [properties]
+    property_crc = config.append_prop_crc
+    if property_crc:
+        closed = _closed(properties)
+        closed_sizes = _lengths(closed) + PROPERTY_CRC_SIZE
+        property_crc = bool(closed_sizes.max(initial=0) <= MAX_PROPERTIES_SIZE)
+        if property_crc:
+            property_sizes = closed_sizes
+            pieces = [closed, fixed_width(np.zeros((records.count, PROPERTY_CRC_SIZE), np.uint8))]
+    topic_parts = [_topic_part(topic) for topic in topics]
+    topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[topic_of]
+    until_topic = gather(records.buffer, records.positions, records.body_ends)
+    lengths = fixed_width(property_sizes.astype(">i2").view(np.uint8).reshape(records.count, 2))
+    encoded = join(until_topic, taken(topic_parts, topic_of) if topics else until_topic, lengths, *pieces)
+    sizes = records.body_ends - records.positions + topic_sizes + 2 + property_sizes
+    starts = np.cumsum(sizes) - sizes
+    magic = np.array([MAGIC_V1 if len(one) <= MAX_V1_TOPIC_SIZE + 1 else MAGIC_V2 for one in topic_parts], np.int64)
+    data = _patched(encoded, records, starts, sizes, magic[topic_of], queue_ids, reconsume_times)
+    keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
+    entries = IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp))
+    if config.message_index_enable:
+        entries = index_entries(topics, topic_of, uniq_keys, keys)
+    return EncodedChunk(
+        data=data,
+        starts=starts,
+        sizes=sizes,
+        topics=list(topics),
+        topic_codes=topic_of,
+        queue_ids=queue_ids,
+        tags_codes=tags_codes_of(segments.column(PROPERTY_TAGS)),
+        entries=entries,
+        delay_levels=_delay_levels(topics, topic_of, segments, len(config.delay_levels_ms)),
+        delay_levels_ms=config.delay_levels_ms,
+        row_hashes=_row_hashes(records, topics, topic_of, queue_ids, properties) if row_hashes else None,
+        property_crc=property_crc,
+    )
+
+
+def _properties(
+    records: RecordColumns, new: Mapping[str, pa.Array], gone: Collection[str]
+) -> tuple[pa.Array, PropertySegments]:
+    """The properties of the new records, without a CRC, and the pairs in them."""
+    ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)
+    stored = gather(records.buffer, records.properties_starts, ends)
+    segments = split_properties(stored)
+    gone = {*gone, PROPERTY_INNER_MULTI_QUEUE_OFFSET}
+    if not new and not _named(segments, gone).any():
+        return stored, segments
+    closed = _closed(stored)
+    kept, touched = _without(closed, split_properties(closed), gone)
+    if new:
+        kept = join(kept, *(_segment(name, values) for name, values in new.items()))
+    elif closed is not stored:
+        kept = pc.if_else(bool_array(touched), kept, stored)
+    return kept, split_properties(kept)
+
+
+def _named(segments: PropertySegments, names: Collection[str]) -> Mask:
+    """Which pairs have one of these names."""
+    found, lengths = np.zeros(len(segments.rows), bool), segments.name_ends - segments.name_starts
+    for name in names:
+        raw = np.frombuffer(name.encode(), np.uint8)
+        at = np.flatnonzero(lengths == len(raw))
+        if len(at):
+            found[at] |= (windows_at(segments.octets, len(raw), segments.name_starts[at]) == raw).all(axis=1)
+    return found
+
+
+def _without(closed: pa.Array, segments: PropertySegments, gone: Collection[str]) -> tuple[pa.Array, Mask]:
+    """(property strings without the pairs of some names, which rows had one); each ends with a separator."""
+    count, hit = len(closed), _named(segments, gone)
+    touched = np.zeros(count, bool)
+    touched[segments.rows[hit]] = True
+    if not hit.any():
+        return closed, touched
+    offsets = np.frombuffer(closed.buffers()[1], np.int32, count + 1, closed.offset * 4).astype(np.int64)
+    kept, whole = np.flatnonzero(~hit & touched[segments.rows]), np.flatnonzero(~touched)
+    rows = np.concatenate([segments.rows[kept], whole])
+    order = np.argsort(rows, kind="stable")
+    starts = np.concatenate([segments.name_starts[kept], offsets[:-1][whole]])[order]
+    ends = np.concatenate([segments.value_ends[kept] + 1, offsets[1:][whole]])[order]
+    pieces = gather(closed.buffers()[2], starts, ends)
+    piece_ends = np.frombuffer(pieces.buffers()[1], np.int32, len(pieces) + 1, pieces.offset * 4)
+    row_offsets = piece_ends[np.append(0, np.cumsum(np.bincount(rows, minlength=count)))]
+    result = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(row_offsets), pieces.buffers()[2]])
+    return result, touched
+
+
+def _segment(name: str, values: pa.Array) -> pa.Array:
+    """`name 0x01 value 0x02` by row, null where the value is; MessageRejectedError for a separator in one."""
+    values = values.cast(pa.binary())
+    odd = pc.match_substring_regex(values, "[\x01\x02]").fill_null(False)
+    if pc.any(odd).as_py():
+        raise _rejected(f"a value of property {name} holds a separator", np.asarray(odd))
+    return pc.binary_join_element_wise(binary_array([f"{name}\x01".encode()])[0], values, _CLOSE, _NOTHING)
+
+
+def _closed(properties: pa.Array) -> pa.Array:
+    """Property strings that end with a separator unless they are empty."""
+    count = len(properties)
+    offsets = np.frombuffer(properties.buffers()[1], np.int32, count + 1, properties.offset * 4)
+    octets = np.frombuffer(properties.buffers()[2] or b"", np.uint8)
+    starts, ends = offsets[:-1], offsets[1:]
+    open_rows = ends > starts
+    open_rows[open_rows] = octets[ends[open_rows] - 1] != 2
+    if not open_rows.any():
+        return properties
+    return join(properties, pc.if_else(bool_array(open_rows), _CLOSE, None))
+
+
+def _patched(
+    encoded: pa.Array,
+    records: RecordColumns,
+    starts: Ints,
+    sizes: Ints,
+    magic: Ints,
+    queue_ids: npt.NDArray[np.int32],
+    reconsume_times: npt.NDArray[np.int32] | None,
+) -> pa.Buffer:
+    """The records' bytes with the fields of their heads that are other ones now."""
+    data = encoded.buffers()[2] or pa.py_buffer(b"")
+    if not len(starts):
+        return data
+    octets = np.asarray(memoryview(data)).view(np.uint8) if data.is_mutable else np.frombuffer(data, np.uint8).copy()
+    narrow: npt.NDArray[Any] = np.ndarray((len(octets) - 3,), ">i4", buffer=octets, strides=(1,))
+    wide: npt.NDArray[Any] = np.ndarray((len(octets) - 7,), ">i8", buffer=octets, strides=(1,))
+    narrow[starts], narrow[starts + 4], narrow[starts + 12] = sizes, magic, queue_ids
+    # the body's length, 4 bytes, ends where the body begins; before it prepared offset (8) and reconsumeTimes (4)
+    tails = starts + (records.body_starts - records.positions)
+    wide[tails - 12] = 0
+    if reconsume_times is not None:
+        narrow[tails - 16] = reconsume_times
+    return data if data.is_mutable else pa.py_buffer(octets)
+
+
+def _delay_levels(
+    topics: Sequence[str], topic_of: npt.NDArray[np.int32], segments: PropertySegments, most: int
+) -> npt.NDArray[np.int32] | None:
+    """Delay levels of rows of the schedule topic, 0 of others; None where no row is delayed."""
+    if SCHEDULE_TOPIC not in topics:
+        return None
+    scheduled = topic_of == topics.index(SCHEDULE_TOPIC)
+    encoded = pc.dictionary_encode(segments.column(PROPERTY_DELAY).fill_null("0"))
+    levels = np.array([min(max(_integer(text), 0), most) for text in encoded.dictionary.to_pylist()], np.int32)
+    found: npt.NDArray[np.int32] = np.where(scheduled, levels[np.asarray(encoded.indices)], 0).astype(np.int32)
+    return found if found.any() else None
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def _row_hashes(
+    records: RecordColumns,
+    topics: Sequence[str],
+    topic_of: npt.NDArray[np.int32],
+    queue_ids: npt.NDArray[np.int32],
+    properties: pa.Array,
+) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of what each new record says."""
+    topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[topic_of]
+    state = records.field(">i4", 8).astype(np.uint64) | (crc32_column(properties).astype(np.uint64) << np.uint64(32))
+    for part in (topic_hashes, queue_ids, records.sizes, records.field(">i4", 16), records.field(">i8", 40)):
+        state = splitmix64(np.bitwise_xor(state, np.asarray(part).astype(np.uint64)))
+    return state
+
+
+def _topic_part(topic: str) -> bytes:
+    raw = topic.encode()
+    return len(raw).to_bytes(1 if len(raw) <= MAX_V1_TOPIC_SIZE else 2, "big") + raw
+
+
+def _lengths(values: pa.Array) -> Ints:
+    return np.diff(np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)).astype(np.int64)
+
+
+def _rejected(why: str, rows: Mask, *, too_long: bool = False) -> MessageRejectedError:
+    status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED if too_long else PutMessageStatus.MESSAGE_ILLEGAL
+    return MessageRejectedError(status, why, int(np.flatnonzero(rows)[0]))
