@@ -210,6 +210,14 @@ class UnknownTopicError(StoreError):
         self.topic = topic
 
 
+class MessageNotFoundError(StoreError):
+    """No message begins where one was asked for."""
+
+    def __init__(self, path: object, phy_offset: int) -> None:
+        super().__init__(f"{path}: no message begins at physical offset {phy_offset}; it is gone, or never was there")
+        self.path, self.phy_offset = str(path), phy_offset
+
+
 class InvalidFilterError(StoreError):
     """A tag or SQL92 expression does not parse; `position` counts characters from 0."""
 

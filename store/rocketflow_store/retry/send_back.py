@@ -1,0 +1,145 @@
+"""Messages that a consumer failed to process come back: later, or to the dead letters, as a broker does it.
+
+A message that is sent back is stored again with reconsumeTimes + 1. It waits in the schedule topic (delay level
+3 + reconsumeTimes unless another is asked for) and is delivered to `%RETRY%group`. After the group's `retryMaxTimes`,
+or with a level below 0, it goes to `%DLQ%group` instead. RETRY_TOPIC and ORIGIN_MESSAGE_ID name where it came from and
+stay through all retries.
+
+Unlike a broker's, our dead letters also carry DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID, copies of those two: RocketMQ
+defines both names, its clients carry them along unseen, and a replay finds the origin under the name that says so.
+`origin_properties=False` leaves them out; then a record differs from a broker's by nothing but its place and time.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.config_files import SubscriptionGroupConfig
+from rocketflow_store.errors import MessageNotFoundError
+from rocketflow_store.message import (
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_WAIT,
+    Message,
+)
+from rocketflow_store.retry.retry_topics import (
+    DLQ_QUEUE_NUMS,
+    FIRST_RETRY_LEVEL,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.results import PutMessageResult
+
+_OF_AN_EARLIER_DELAY: Final = (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_TIMER_DELIVER_MS,
+    "TIMER_DELAY_SEC",
+    "TIMER_DELAY_MS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendBack:
+    """How messages of a group are sent back.
+
+    `delay_level` 0 is the level that follows from reconsumeTimes, below 0 means dead letters at once.
+    `max_reconsume_times` is the client's own limit (clients since 3.4.9 send one), None the group's `retryMaxTimes`.
+    """
+
+    group: str
+    delay_level: int = 0
+    max_reconsume_times: int | None = None
+    origin_properties: bool = True
+
+
+def consumer_send_msg_back(
+    store: MessageStore,
+    group: str,
+    phy_offset: int,
+    delay_level: int = 0,
+    max_reconsume_times: int | None = None,
+    *,
+    origin_properties: bool = True,
+) -> PutMessageResult | None:
+    """Send one message back; None where the group has no retry queues: then nothing is stored, as in a broker.
+
+    StoreConfigError for a name that is no group's, MessageNotFoundError where no record begins at `phy_offset`.
+    """
+    request = SendBack(group, delay_level, max_reconsume_times, origin_properties)
+    results = consumer_send_msgs_back(store, request, [phy_offset])
+    return results[0] if results else None
+
+
+def consumer_send_msgs_back(
+    store: MessageStore, request: SendBack, phy_offsets: Sequence[int]
+) -> list[PutMessageResult]:
+    """Send messages back in this order with one flush for all; none is stored where one of them cannot be found.
+
+    The list is empty where the group has no retry queues.
+    """
+    back, dead = retry_topic(request.group), dlq_topic(request.group)
+    config = store.config_files.subscription_groups.get(request.group) or SubscriptionGroupConfig(request.group)
+    if config.retry_queue_nums <= 0:
+        return []
+    most = config.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
+    found = [_message_at(store, phy_offset) for phy_offset in phy_offsets]
+    messages: list[Message] = []
+    for message in found:
+        if message.reconsume_times >= most or request.delay_level < 0:
+            messages.append(_sent_back(message, dead, 0, 0, dead_letter=request.origin_properties))
+        else:
+            level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+            level = min(level, len(store.config.delay_levels_ms))
+            messages.append(_sent_back(message, back, random.randrange(config.retry_queue_nums), level))
+    store.ensure_topic(back, config.retry_queue_nums)
+    if any(message.topic == dead for message in messages):
+        store.ensure_topic(dead, DLQ_QUEUE_NUMS)
+    return store.put_messages(messages)
+
+
+def _message_at(store: MessageStore, phy_offset: int) -> MessageExt:
+    message = store.look_message_by_offset(phy_offset)
+    if message is None:
+        raise MessageNotFoundError(store.path, phy_offset)
+    return message
+
+
+def _sent_back(message: MessageExt, topic: str, queue_id: int, level: int, *, dead_letter: bool = False) -> Message:
+    """The message that is stored; a `dead_letter` is told where it came from once more."""
+    properties = dict(message.properties)
+    origin = properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
+    origin_id = properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.msg_id)
+    properties[PROPERTY_WAIT] = "false"
+    properties[PROPERTY_DELAY] = str(level)
+    if level > 0:  # the delay is another one now, and wins over a delivery time
+        for name in _OF_AN_EARLIER_DELAY:
+            properties.pop(name, None)
+    if dead_letter:
+        properties |= {PROPERTY_DLQ_ORIGIN_TOPIC: origin, PROPERTY_DLQ_ORIGIN_MESSAGE_ID: origin_id}
+    return Message(
+        topic=topic,
+        body=message.stored_body,
+        properties=properties,
+        queue_id=queue_id,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        reconsume_times=message.reconsume_times + 1,
+        delay_time_level=level,
+    )

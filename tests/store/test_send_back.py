@@ -1,0 +1,197 @@
+"""Retries and dead letters: what a real broker stored of a send-back, and what its clients rely on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow_store import (
+    FlushDiskType,
+    Message,
+    MessageExt,
+    MessageStore,
+    PutMessageStatus,
+    StoreConfig,
+    StoreReader,
+)
+from rocketflow_store.config_files import SubscriptionGroupConfig
+from rocketflow_store.errors import MessageNotFoundError, StoreConfigError
+from rocketflow_store.format.message_id import decode_offset_msg_id
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.message import PROPERTY_CRC32, SCHEDULE_TOPIC
+from rocketflow_store.retry.client_resend import put_client_resend
+from rocketflow_store.retry.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
+from tests.conftest import GOLDEN
+
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=1 << 20,
+    mapped_file_size_consume_queue=20_000,
+    max_hash_slot_num=5_000,
+    max_index_num=20_000,
+    flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+)
+
+
+def said(message: MessageExt) -> dict[str, Any]:
+    """What a record says, apart from its place and time."""
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "body": message.stored_body,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": message.born_host,
+        "reconsumeTimes": message.reconsume_times,
+        "properties": {name: value for name, value in message.properties.items() if name != PROPERTY_CRC32},
+    }
+
+
+def stored(store: MessageStore, result: Any) -> MessageExt:
+    assert result.status is PutMessageStatus.PUT_OK
+    message = store.look_message_by_offset(result.physical_offset)
+    assert message is not None
+    return message
+
+
+def test_a_send_back_stores_what_apaches_broker_stored(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    """features-53: first retry, second retry and dead letter of each message, sent back again from the same record."""
+    rows = [json.loads(line) for line in (GOLDEN / "features-53" / "messages.jsonl").read_text("utf-8").splitlines()]
+    back = [row for row in rows if "ORIGIN_MESSAGE_ID" in row["properties"]]
+    shutil.copytree(golden_store("features-53"), tmp_path / "s")
+    compared = {"first": 0, "again": 0, "dead": 0, "direct": 0}
+    with MessageStore.open(tmp_path / "s") as store:
+        delivered = {
+            (row["uniqKey"], row["topic"], row["reconsumeTimes"]): row["physicalOffset"]
+            for row in back
+            if row["topic"].startswith("%RETRY%")
+        }
+        for row in back:
+            properties, times = row["properties"], row["reconsumeTimes"]
+            waiting = row["topic"] == SCHEDULE_TOPIC
+            dead = row["topic"].startswith("%DLQ%") and properties["DELAY"] == "0"
+            if not waiting and not dead:
+                continue  # delivered copies, and what clients send themselves
+            group = (properties["REAL_TOPIC"] if waiting else row["topic"]).split("%")[2]
+            if times == 1:
+                source = decode_offset_msg_id(properties["ORIGIN_MESSAGE_ID"])[1]
+            else:
+                source = delivered[row["uniqKey"], f"%RETRY%{group}", times - 1]
+            level = int(properties["DELAY"]) if waiting else -1
+            result = consumer_send_msg_back(store, group, source, level, origin_properties=False)
+            theirs = store.look_message_by_offset(row["physicalOffset"])
+            assert theirs is not None
+            assert said(stored(store, result)) == said(theirs), row
+            compared["dead" if dead and times > 1 else "direct" if dead else "first" if times == 1 else "again"] += 1
+    assert min(compared.values()) >= 10, compared
+
+
+def put(store: MessageStore, count: int = 1, **more: Any) -> list[int]:
+    message = Message("orders", b"body", tags="paid", keys=["k-1"], properties={"city": "Köln"}, **more)
+    return [result.physical_offset for result in store.put_messages([message] * count)]
+
+
+def test_levels_grow_until_the_message_is_a_dead_letter(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        (at,) = put(store)
+        first = store.look_message_by_offset(at)
+        assert first is not None
+        for times in range(16):
+            message = stored(store, consumer_send_msg_back(store, "g", at))
+            assert (message.topic, message.queue_id, message.reconsume_times) == (SCHEDULE_TOPIC, 2 + times, times + 1)
+            expected = {"DELAY": f"{3 + times}", "REAL_TOPIC": "%RETRY%g", "REAL_QID": "0", "RETRY_TOPIC": "orders"}
+            assert expected.items() <= message.properties.items()
+            assert message.properties["ORIGIN_MESSAGE_ID"] == first.msg_id
+            at = message.phy_offset
+        dead = stored(store, consumer_send_msg_back(store, "g", at))
+        assert (dead.topic, dead.queue_id, dead.reconsume_times) == ("%DLQ%g", 0, 17)
+        origin = {"DLQ_ORIGIN_TOPIC": "orders", "DLQ_ORIGIN_MESSAGE_ID": first.msg_id, "DELAY": "0", "WAIT": "false"}
+        assert origin.items() <= dead.properties.items()
+        assert (dead.body, dead.tags, dead.keys, dead.uniq_key) == (first.body, "paid", "k-1", first.uniq_key)
+        topics = store.config_files.topics
+        for name in ("%RETRY%g", "%DLQ%g"):
+            config = topics.get(name)
+            assert config is not None
+            assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
+    assert verify_store(tmp_path / "s").findings == []
+
+
+def test_limits_of_group_and_client(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        groups = store.config_files.subscription_groups
+        groups.put(SubscriptionGroupConfig("few", retry_max_times=0))
+        groups.put(SubscriptionGroupConfig("wide", retry_queue_nums=4))
+        groups.put(SubscriptionGroupConfig("none", retry_queue_nums=0))
+        offsets = put(store, 64)
+        assert stored(store, consumer_send_msg_back(store, "few", offsets[0])).topic == "%DLQ%few"
+        assert stored(store, consumer_send_msg_back(store, "few", offsets[0], 0, 3)).topic == SCHEDULE_TOPIC
+        assert stored(store, consumer_send_msg_back(store, "g", offsets[0], -1)).topic == "%DLQ%g"
+        assert stored(store, consumer_send_msg_back(store, "g", offsets[0], 99)).properties["DELAY"] == "18"
+        assert consumer_send_msg_back(store, "none", offsets[0]) is None
+        assert consumer_send_msgs_back(store, SendBack("none"), offsets) == []
+        assert "%RETRY%none" not in store.config_files.topics.topics()
+        results = consumer_send_msgs_back(store, SendBack("wide"), offsets)
+        places = {stored(store, result).properties["REAL_QID"] for result in results}
+        assert places == {"0", "1", "2", "3"}
+
+
+def test_nothing_is_stored_for_a_wrong_request(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        offsets = put(store, 2)
+        end = store.max_phy_offset
+        for group in ("", "a b", "../up", "x" * 121):
+            with pytest.raises(StoreConfigError, match="group"):
+                consumer_send_msg_back(store, group, offsets[0])
+        with pytest.raises(MessageNotFoundError, match="physical offset 7"):
+            consumer_send_msgs_back(store, SendBack("g"), [offsets[0], 7])
+        assert store.max_phy_offset == end
+
+
+def test_compressed_bodies_flags_and_far_hosts_stay(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        (at,) = put(store, sys_flag=1 | 0x300, flag=7, born_host="[2001:db8::1]:9", born_timestamp=5)
+        message = stored(store, consumer_send_msg_back(store, "g", at, -1))
+        assert (message.flag, message.born_host, message.born_timestamp) == (7, "[2001:db8::1]:9", 5)
+        assert (message.sys_flag & 0x301, message.stored_body) == (0x301, b"body")
+
+
+def resend(times: int, **properties: str) -> Message:
+    kept = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "A1", "RECONSUME_TIME": str(times), **properties}
+    return Message("%RETRY%g", b"body", properties={"DELAY": str(3 + times), **kept}, reconsume_times=times, queue_id=0)
+
+
+def test_what_clients_send_to_a_retry_topic_themselves(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        later = stored(store, put_client_resend(store, resend(2, MAX_RECONSUME_TIMES="2")))
+        assert (later.topic, later.queue_id, later.reconsume_times) == (SCHEDULE_TOPIC, 4, 2)
+        dead = stored(store, put_client_resend(store, resend(3, MAX_RECONSUME_TIMES="2")))
+        assert (dead.topic, dead.queue_id, dead.reconsume_times, dead.properties["DELAY"]) == ("%DLQ%g", 0, 3, "-1")
+        by_property = replace(resend(17), reconsume_times=0)
+        assert stored(store, put_client_resend(store, by_property)).topic == "%DLQ%g"
+        assert stored(store, put_client_resend(store, resend(1), consumed_in_order=True)).topic == "%DLQ%g"
+        assert stored(store, put_client_resend(store, replace(resend(9), topic="orders"))).topic == "orders"
+
+
+def test_an_ordered_consumers_dead_letters_are_as_apaches(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    """features-53 holds what its orderly client sent for the last time: given to us, the same record comes of it."""
+    with StoreReader(golden_store("features-53")) as reader, MessageStore.open(tmp_path / "s", SMALL) as store:
+        topic = "%DLQ%cg-orderly"
+        low, high = reader.bounds(topic, 0)
+        assert high > low
+        for theirs in reader.get_message(topic, 0, low).messages:
+            sent = Message(
+                "%RETRY%cg-orderly",
+                theirs.stored_body,
+                properties={**theirs.properties, "DELAY": str(3 + theirs.reconsume_times)},
+                born_timestamp=theirs.born_timestamp,
+                born_host=theirs.born_host,
+                reconsume_times=theirs.reconsume_times,
+                flag=theirs.flag,
+            )
+            assert said(stored(store, put_client_resend(store, sent))) == said(theirs)
