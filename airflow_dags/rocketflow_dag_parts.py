@@ -1,0 +1,60 @@
+"""What RocketFlow's DAGs share: how often a task is tried, the connection's parameter, and what a missed deadline says.
+
+Only Airflow is imported when a file here is parsed; tasks import `rocketflow.airflow` when they run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from airflow.sdk import DeadlineAlert, DeadlineReference, Param, SyncCallback
+
+DEFAULT_ARGS: Final[dict[str, Any]] = {
+    "owner": "rocketflow",
+    "retries": 5,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=15),
+    "execution_timeout": timedelta(hours=6),
+}
+"""A store in use and a killed command are tried again; every other failure ends the task at once."""
+
+START: Final = datetime(2025, 1, 1, tzinfo=UTC)
+_DEFAULT_CONNECTION: Final = os.environ.get("ROCKETFLOW_STORE_CONN_ID", "rocketflow_default")
+_log: Final = logging.getLogger(__name__)
+
+
+def connection_param() -> Param:
+    """Which store: the id of an Airflow connection of type `rocketflow`."""
+    return Param(
+        _DEFAULT_CONNECTION,
+        type="string",
+        minLength=1,
+        title="Store",
+        description="Id of an Airflow connection of type rocketflow.",
+    )
+
+
+def deadline(after: timedelta, *, queued: bool = False) -> DeadlineAlert:
+    """An error in the log when a run is not done in time: `after` its logical date, or after it was queued."""
+    reference = DeadlineReference.DAGRUN_QUEUED_AT if queued else DeadlineReference.DAGRUN_LOGICAL_DATE
+    callback = SyncCallback(f"{__name__}.deadline_missed", kwargs={"minutes": after.total_seconds() / 60})
+    return DeadlineAlert(reference=reference, interval=after, callback=callback, name="late")
+
+
+def deadline_missed(minutes: float, context: dict[str, Any] | None = None) -> None:
+    """Say which run is late. Put a notifier of your own here."""
+    run = (context or {}).get("dag_run") or {}
+    told = run if isinstance(run, dict) else {"dag_id": run.dag_id, "dag_run_id": run.run_id}
+    _log.error(
+        "DAG %s, run %s is not done %g minutes after its time", told.get("dag_id"), told.get("dag_run_id"), minutes
+    )
+
+
+def date_of(context: Any) -> datetime:
+    """The run's logical date in UTC; where it was started by hand without one, the time that it was to run after."""
+    found: datetime = context.get("logical_date") or context["dag_run"].run_after
+    return found.astimezone(UTC)

@@ -1,0 +1,191 @@
+"""The hook: an Airflow connection of type `rocketflow` becomes commands on its store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseHook, get_current_context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from rocketflow.airflow.command import RunningCommand, child_environment
+from rocketflow.airflow.connection import StoreConnection, StoreConnectionError
+from rocketflow.airflow.outcome import FINDING_CODES, CommandEnd, Verdict, json_result
+from rocketflow.airflow.positions import TopicPosition, position_of
+from rocketflow.airflow.provider import CONNECTION_TYPE
+
+_VERIFY_CODES = FINDING_CODES
+_REBUILD_CODES = frozenset({3})
+
+
+class RocketFlowStoreHook(BaseHook):
+    """Runs `rocketflow` for the store that a connection names.
+
+    A command's exit code decides: 0 and findings come back, a store in use (75) and a command that was killed raise
+    AirflowException (the task is tried again), everything else AirflowFailException (it is not).
+    """
+
+    conn_name_attr: ClassVar[str] = "conn_id"
+    default_conn_name: ClassVar[str] = "rocketflow_default"
+    conn_type: ClassVar[str] = CONNECTION_TYPE
+    hook_name: ClassVar[str] = "RocketFlow store"
+
+    def __init__(self, conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self._store: StoreConnection | None = None
+
+    @property
+    def store(self) -> StoreConnection:
+        """What the connection says; AirflowFailException where that is not enough."""
+        if self._store is None:
+            self._store = _checked(self.conn_id, self.get_connection(self.conn_id).extra_dejson)
+        return self._store
+
+    async def load(self) -> None:
+        """Get the connection without blocking the event loop."""
+        if self._store is None:
+            self._store = _checked(self.conn_id, (await self.aget_connection(self.conn_id)).extra_dejson)
+
+    def get_conn(self) -> StoreConnection:
+        """As `store`."""
+        return self.store
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the command runs and finds a store: the button of Airflow's connection form."""
+        try:
+            told = self.run(self.store.store_words("info"))
+        except AirflowException as error:
+            return False, str(error)
+        result = told.result or {}
+        return True, f"{self.store.path}: {result.get('state')}, {len(result.get('topics', ()))} topics"
+
+    # -- commands
+
+    def run(self, words: Sequence[str], accepted: Collection[int] = ()) -> CommandEnd:
+        """Run `rocketflow WORDS` to its end. `accepted` are exit codes that come back if a JSON result was printed."""
+        command = [*self._command_words(), *words]
+        self.log.info("store %s: %s", self._place, " ".join(command))
+        running = RunningCommand(command, child_environment(os.environ, self.store.environment))
+        with _killed_with_task(running):
+            end = running.wait(lambda line: self.log.info("%s", line))
+        return self._judged(end, accepted)
+
+    def verify(self) -> dict[str, Any]:
+        """What `store verify` found; the key `exitCode` is added."""
+        end = self.run(self.store.store_words("verify"), _VERIFY_CODES)
+        return {**self._result(end), "exitCode": end.code}
+
+    def rebuild(self, selection: Sequence[str] = (), *, engine: str = "local", dry_run: bool = False) -> dict[str, Any]:
+        """Make derived files again; records that are damaged are in the result, and no failure."""
+        options = ["--engine", engine, *selection, *(["--dry-run"] if dry_run else [])]
+        return self._result(self.run(self.store.store_words("rebuild", *options), _REBUILD_CODES))
+
+    def clean(self, reserved_hours: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Retention."""
+        options = [] if reserved_hours is None else ["--reserved-hours", str(reserved_hours)]
+        return self._result(self.run(self.store.store_words("clean", *options, *(["--dry-run"] if dry_run else []))))
+
+    def submit(self, job: str, options: Sequence[str] = ()) -> dict[str, Any]:
+        """Run a job by `rocketflow submit`; the JSON line that it ended with."""
+        return self._result(self.run(self.store.job_words(job, *options)))
+
+    # -- positions, for sensors
+
+    async def position(self, topic: str, group: str | None = None) -> TopicPosition:
+        """Where a topic's queues end, and how far `group` has read them; the store's files are only read."""
+        info = await self._ask(["store", "info", self.store.path, *self._config_words(), "--json"])
+        tables = []
+        for room in ("config", "rocketflow") if group is not None else ():
+            file = os.path.join(self.store.path, room, "consumerOffset.json")
+            if await asyncio.to_thread(os.path.exists, file):
+                tables.append((await self._ask(["store", "dump", file])).get("content") or {})
+        return position_of(info, topic, group, tables)
+
+    async def _ask(self, words: Sequence[str]) -> dict[str, Any]:
+        command = [*self._command_words(), *words]
+        environment = child_environment(os.environ, self.store.environment)
+        async with _asked(command, environment) as process:
+            out, error = await process.communicate()
+        said = error.decode("utf-8", "replace").strip().splitlines()
+        code = process.returncode if process.returncode is not None else -1
+        result = json_result(out.decode("utf-8", "replace").splitlines())
+        return self._result(self._judged(CommandEnd(tuple(command), code, result, said[-1] if said else ""), ()))
+
+    # -- parts
+
+    @property
+    def _place(self) -> str:
+        return f"{self.store.path} (connection {self.conn_id})"
+
+    def _command_words(self) -> list[str]:
+        try:
+            return self.store.command_words()
+        except StoreConnectionError as error:
+            raise AirflowFailException(str(error)) from error
+
+    def _config_words(self) -> list[str]:
+        return ["--config", self.store.config] if self.store.config else []
+
+    def _judged(self, end: CommandEnd, accepted: Collection[int]) -> CommandEnd:
+        verdict = end.verdict(accepted)
+        if verdict is Verdict.AGAIN:
+            raise AirflowException(end.describe(self._place))
+        if verdict is Verdict.FAIL:
+            raise AirflowFailException(end.describe(self._place))
+        return end
+
+    def _result(self, end: CommandEnd) -> dict[str, Any]:
+        if end.result is None:
+            raise AirflowFailException(f"{end.describe(self._place)}: it printed no JSON object")
+        return end.result
+
+
+def _checked(conn_id: str, extra: dict[str, Any]) -> StoreConnection:
+    try:
+        return StoreConnection.of(conn_id, extra)
+    except StoreConnectionError as error:
+        raise AirflowFailException(str(error)) from error
+
+
+@contextlib.contextmanager
+def _killed_with_task(running: RunningCommand) -> Iterator[None]:
+    """While the block runs, the task that runs here stops the command when Airflow kills it."""
+    try:
+        task = get_current_context()["task"]
+    except (RuntimeError, KeyError):  # no task: a test of the connection
+        yield
+        return
+    before = task.on_kill
+
+    def stop() -> None:
+        running.stop()
+        before()
+
+    task.on_kill = stop
+    try:
+        yield
+    finally:
+        task.on_kill = before
+
+
+@contextlib.asynccontextmanager
+async def _asked(command: Sequence[str], environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A short command that ends with the block, whatever ends that (a trigger is cancelled at any time)."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,85 @@
+"""A sensor: a topic has reached an offset, or a consumer group's lag is below a number of messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from rocketflow.airflow.hook import RocketFlowStoreHook
+from rocketflow.airflow.positions import Goal
+from rocketflow.airflow.trigger import RocketFlowTopicTrigger
+
+
+class RocketFlowTopicSensor(BaseSensorOperator):
+    """Waits until `topic` (or one `queue` of it) ends at `offset`, or `group` lags by less than `lag_below` messages.
+
+    It waits in the triggerer and holds no worker, unless `deferrable=False`. The store is only read, beside whoever
+    writes to it. XCom: what was found.
+    """
+
+    template_fields: ClassVar[Sequence[str]] = ("conn_id", "topic", "group", "offset", "lag_below", "queue")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        queue: int | str | None = None,
+        offset: int | str | None = None,
+        group: str | None = None,
+        lag_below: int | str | None = None,
+        conn_id: str = RocketFlowStoreHook.default_conn_name,
+        deferrable: bool = True,
+        poke_interval: float | timedelta = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.topic, self.queue, self.offset = topic, queue, offset
+        self.group, self.lag_below = group, lag_below
+        self.conn_id, self.deferrable = conn_id, deferrable
+
+    def goal(self) -> Goal:
+        """What is waited for, behind templates; AirflowFailException where that makes no sense."""
+        try:
+            return Goal(self.topic, _number(self.queue), _number(self.offset), self.group, _number(self.lag_below))
+        except ValueError as error:
+            raise AirflowFailException(f"{self.task_id}: {error}") from error
+
+    def poke(self, context: Any) -> bool:
+        """Ask once."""
+        goal, hook = self.goal(), RocketFlowStoreHook(self.conn_id)
+        hook.get_conn()
+        position = asyncio.run(hook.position(goal.topic, goal.group))
+        self.log.info("waiting for %s: %s", goal, goal.progress(position))
+        return goal.reached(position)
+
+    def execute(self, context: Any) -> Any:
+        """Ask once; then wait in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        if self.poke(context):
+            return {"topic": self.topic}
+        goal = self.goal()
+        self.defer(
+            trigger=RocketFlowTopicTrigger(
+                self.conn_id, goal.topic, goal.queue, goal.offset, goal.group, goal.lag_below, self.poke_interval
+            ),
+            method_name="resume",
+            timeout=timedelta(seconds=self.timeout),
+        )
+        return None
+
+    def resume(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
+        """Behind the trigger."""
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        return event
+
+
+def _number(value: int | str | None) -> int | None:
+    """Templates make texts of numbers."""
+    return None if value in (None, "", "None") else int(value)
