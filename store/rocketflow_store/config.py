@@ -140,6 +140,23 @@ class StorePaths:
         return self.rocketflow / "sinks.json"
 
     @property
+    def timer_wheel(self) -> Path:
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log(self) -> Path:
+        return self.root / "timerlog"
+
+    @property
+    def timer_check(self) -> Path:
+        return self.config / "timercheck"
+
+    @property
+    def timer_stop(self) -> Path:
+        """What the timer files were when we left them."""
+        return self.rocketflow / "timer"
+
+    @property
     def staging(self) -> Path:
         return self.rocketflow / "staging"
 
@@ -241,6 +258,10 @@ class StoreConfig:
     timer_wheel_enable: bool = True
     timer_max_delay_sec: int = 259_200
     timer_precision_ms: int = 1_000
+    timer_roll_window_slot: int = 172_800
+    """A timer message that is due later than so many ticks is put again on the way: retention may not take it."""
+    timer_flush_interval_ms: int = 1_000
+    mapped_file_size_timer_log: int = 100 << 20
     max_transfer_bytes_on_message_in_memory: int = 262_144
     max_transfer_count_on_message_in_memory: int = 32
     max_transfer_bytes_on_message_in_disk: int = 65_536
@@ -291,6 +312,10 @@ class StoreConfig:
             ("max_lmq_consume_queue_num", 0, 1 << 31),
             ("mapper_file_size_batch_consume_queue", BATCH_UNIT_SIZE, 1 << 31),
             ("mapped_file_size_consume_queue_ext", 64, 1 << 31),
+            ("mapped_file_size_timer_log", 4096, 1 << 31),
+            ("timer_max_delay_sec", 0, 1 << 40),
+            ("timer_roll_window_slot", 6, 604_800),
+            ("timer_flush_interval_ms", 1, 3_600_000),
             ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
             ("clean_resource_interval", 1, 86_400_000),
             ("file_reserved_time", 0, 1 << 20),
@@ -308,6 +333,8 @@ class StoreConfig:
                 raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
         if self.broker_role not in _BROKER_ROLES:
             raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(_BROKER_ROLES)}")
+        if self.timer_precision_ms not in (100, 200, 500, 1_000):
+            raise StoreConfigError("timerPrecisionMs", self.timer_precision_ms, "must be 100, 200, 500 or 1000")
         if self.mapped_file_size_consume_queue % UNIT_SIZE:
             rounded = -(-self.mapped_file_size_consume_queue // UNIT_SIZE) * UNIT_SIZE
             object.__setattr__(self, "mapped_file_size_consume_queue", rounded)
