@@ -1,0 +1,133 @@
+"""A consumer whose polls give columns: record batches are decoded many at a time, not record by record.
+
+kafka-python unpacks every record into an object before it hands it out; nothing it documents gives the batches. Its
+fetcher makes one `PartitionRecords` of each answer, whose `_unpack_records` walks over the batches (and leaves out
+those of aborted transactions and control batches). Here a subclass of it hands out whole batches instead; positions,
+pauses, sessions and retries stay kafka-python's. Where a version of it has no such place, or with
+`ROCKETFLOW_KAFKA_RECORDS=1`, columns are built of its records: the same rows, several times slower.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.kafka.record_batches import RawBatch, decode_batches
+from rocketflow.kafka.rows import KafkaRows, rows_of_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_WANTED: Final = ["self", "tp", "records", "key_deserializer", "value_deserializer"]
+_RECORDS_ONLY: Final = "ROCKETFLOW_KAFKA_RECORDS"
+BATCHES_AT_ONCE: Final = 400
+RECORDS_AT_ONCE: Final = 20_000
+
+
+def hand_out_batches(consumer: Any) -> bool:
+    """Make `consumer.poll` give `RawBatch`es; False, with nothing changed, where this client has no place for it."""
+    if os.environ.get(_RECORDS_ONLY) == "1":
+        return False
+    try:
+        fetcher = consumer._fetcher
+        original = type(fetcher).PartitionRecords
+        if list(inspect.signature(original._unpack_records).parameters) != _WANTED:
+            return False
+        fetcher.PartitionRecords = _batch_records(original)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def rows_of(topic: str, partition: int, polled: Sequence[Any]) -> Iterator[KafkaRows]:
+    """Columns of what one poll gave for a partition, in order: runs of batches, and runs of records (old formats)."""
+    start = 0
+    while start < len(polled):
+        raw = isinstance(polled[start], RawBatch)
+        stop = start
+        while stop < len(polled) and isinstance(polled[stop], RawBatch) == raw:
+            stop += 1
+        run = polled[start:stop]
+        found = decode_batches(topic, partition, run) if raw else rows_of_records(topic, partition, run)
+        if len(found):
+            yield found
+        start = stop
+
+
+def size_of(polled: Mapping[Any, Sequence[Any]]) -> int:
+    """About how many bytes a poll gave."""
+    total = 0
+    for batches in polled.values():
+        for one in batches:
+            total += one.size if isinstance(one, RawBatch) else len(one.value or b"") + len(one.key or b"") + 64
+    return total
+
+
+def _batch_records(original: Any) -> Any:
+    """`original`, handing out whole batches."""
+    from kafka.errors import CorruptRecordError
+    from kafka.protocol.consumer import IsolationLevel
+
+    class BatchRecords(original):  # type: ignore[misc]
+        """An answer for one partition, a batch at a time."""
+
+        def _unpack_records(
+            self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any
+        ) -> Iterator[Any]:
+            batch = records.next_batch()
+            while batch is not None:
+                if batch.magic != 2:
+                    yield from self._old_records(tp, batch)
+                else:
+                    if self.check_crcs and not batch.validate_crc():
+                        raise CorruptRecordError(f"record batch of {tp} at offset {batch.base_offset}: CRC differs")
+                    self.leader_epoch = batch.leader_epoch
+                    wanted = self._is_wanted(batch)
+                    self.next_fetch_offset = batch.next_offset
+                    if wanted and batch.records_count:
+                        self.records_read += batch.records_count
+                        self.bytes_read += batch.size_in_bytes
+                        yield self._raw(batch)
+                batch = records.next_batch()
+            self.drain()
+
+        def _is_wanted(self, batch: Any) -> bool:
+            if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
+                self._consume_aborted_transactions_up_to(batch.last_offset)
+                if self._contains_abort_marker(batch):
+                    self.aborted_producer_ids.discard(batch.producer_id)
+                elif self._is_batch_aborted(batch):
+                    return False
+            return not batch.is_control_batch
+
+        def _raw(self, batch: Any) -> RawBatch:
+            iter(batch)  # decompresses; raises UnsupportedCodecError for a codec that is not installed
+            return RawBatch(
+                batch.base_offset,
+                batch.last_offset,
+                batch.first_timestamp,
+                batch.max_timestamp,
+                batch.timestamp_type == batch.LOG_APPEND_TIME,
+                batch.records_count,
+                memoryview(batch._buffer)[batch._pos :],
+                self.fetch_offset,
+            )
+
+        def _old_records(self, tp: Any, batch: Any) -> Iterator[Any]:
+            from kafka.consumer.fetcher import ConsumerRecord
+
+            if self.check_crcs and not batch.validate_crc():
+                raise CorruptRecordError(f"message set of {tp} at offset {batch.base_offset}: CRC differs")
+            for one in batch:
+                if self.check_crcs and not one.validate_crc():
+                    raise CorruptRecordError(f"message of {tp} at offset {one.offset}: CRC differs")
+                self.records_read += 1
+                self.bytes_read += one.size_in_bytes
+                self.next_fetch_offset = one.offset + 1
+                yield ConsumerRecord(
+                    tp.topic, tp.partition, -1, one.offset, one.timestamp, one.timestamp_type, one.key, one.value,
+                    one.headers, one.checksum, -1, -1, -1,
+                )  # fmt: skip
+
+    return BatchRecords

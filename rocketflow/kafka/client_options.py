@@ -1,0 +1,151 @@
+"""Options for kafka-python's clients: `--kafka-option k=v`, `--kafka-config FILE`; what is secret is never shown.
+
+Names may be kafka-python's (`sasl_plain_password`) or Kafka's own (`sasl.mechanism`); values take the type of the
+client's default. Options that exactly-once depends on are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka.errors import KafkaMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_JAVA_NAMES: Final = {
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "fetch_max_wait_ms": "fetch_max_wait_ms",
+}
+_OURS: Final = frozenset(
+    {
+        "bootstrap_servers",
+        "group_id",
+        "enable_auto_commit",
+        "isolation_level",
+        "auto_offset_reset",
+        "check_crcs",
+        "transactional_id",
+        "enable_idempotence",
+        "acks",
+        "key_deserializer",
+        "value_deserializer",
+        "key_serializer",
+        "value_serializer",
+    }
+)
+_NOT_TEXT: Final = frozenset({"ssl_context", "selector", "kafka_client", "sasl_oauth_token_provider", "partitioner"})
+_SECRET: Final = re.compile(r"password|secret|token|credential|jaas|passphrase", re.IGNORECASE)
+_HIDDEN: Final = "***"
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+
+class ClientOptions:
+    """The user's options by kafka-python's names. Neither `str` nor `repr` shows a secret."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"ClientOptions({json.dumps(self.shown())})"
+
+    def shown(self) -> dict[str, str]:
+        """All options, secrets hidden."""
+        return {name: _HIDDEN if _SECRET.search(name) else value for name, value in sorted(self._values.items())}
+
+    def secrets(self) -> list[str]:
+        """Values that must not be seen."""
+        return [value for name, value in self._values.items() if value and _SECRET.search(name)]
+
+    def hide(self, text: str) -> str:
+        """`text` without any secret in it."""
+        for secret in sorted(self.secrets(), key=len, reverse=True):
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+    def for_client(self, *kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments for the client whose defaults are `kinds[0]`, each of its default's type.
+
+        Options that only clients of the other `kinds` know are left out.
+        """
+        found: dict[str, Any] = {}
+        for name, text in self._values.items():
+            if name in kinds[0]:
+                found[name] = _typed(name, text, kinds[0][name])
+            elif not any(name in kind for kind in kinds[1:]):
+                raise UsageError(f"kafka option {name}: kafka-python has no such option{_nearest(name, kinds)}")
+        return found
+
+
+def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
+    """Options from `k=v` pairs and properties files (a pair wins); UsageError names what is wrong, never a value."""
+    values: dict[str, str] = {}
+    for file in files:
+        try:
+            lines = Path(file).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--kafka-config {file}: cannot be read ({error})") from error
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not line.lstrip().startswith(("#", "!")):
+                values |= [_pair(line.strip(), f"--kafka-config {file} line {number}")]
+    for pair in pairs:
+        values |= [_pair(pair, "--kafka-option")]
+    return ClientOptions(values)
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    name = name.strip().replace(".", "_")
+    if not equals or not name:
+        raise UsageError(f"{where}: give it as key=value")
+    name = _JAVA_NAMES.get(name, name)
+    if name in _OURS:
+        raise UsageError(f"{where}: {name} is the bridge's own to set")
+    if name in _NOT_TEXT:
+        raise UsageError(f"{where}: {name} cannot be given as text")
+    return name, value.strip()
+
+
+def _typed(name: str, text: str, default: Any) -> Any:
+    try:
+        if isinstance(default, bool):
+            if text.lower() in _TRUE | _FALSE:
+                return text.lower() in _TRUE
+            raise ValueError("true or false")
+        if isinstance(default, int):
+            return int(text)
+        if isinstance(default, float):
+            return float(text) if text != "inf" else default
+        if name == "api_version":
+            return tuple(int(part) for part in text.split("."))
+        if name.endswith(("_bytes", "_ms")):
+            return int(text)
+    except ValueError as error:
+        shown = _HIDDEN if _SECRET.search(name) else text
+        raise UsageError(f"kafka option {name}={shown}: not of the right type ({type(default).__name__})") from error
+    return text
+
+
+def _nearest(name: str, kinds: Sequence[Mapping[str, Any]]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, {one for kind in kinds for one in kind}, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def require_kafka() -> None:
+    """KafkaMissingError where kafka-python is not installed."""
+    try:
+        import kafka  # noqa: F401
+    except ImportError as error:
+        raise KafkaMissingError("the bridge needs kafka-python: pip install 'rocketflow[kafka]'") from error

@@ -1,0 +1,79 @@
+"""What a Kafka message's parts are called among a stored message's properties, and what may stand there as text.
+
+    KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET   where it comes from; a message with KAFKA_OFFSET came from Kafka
+    KAFKA_KEY_ENCODING      base64: __SHARDINGKEY is the key in base64; empty: the key is there and has no bytes
+    KAFKA_TOMBSTONE         true: the value was null (the body is empty)
+    KAFKA_TIMESTAMP_TYPE    LogAppendTime where the broker gave the time
+    KAFKA_TIMESTAMP         the time in ms where bornTimestamp cannot say it (-1: none)
+    KAFKA_HEADERS           all headers in order as JSON, where one of them cannot be a property of its own:
+                            "name" (its value is the property), ["name", "base64 of the value"], ["name", null]
+
+A header is a property of its own where its name and value are plain text, it is there once, and the name is not one
+that RocketMQ or this bridge gives a meaning to.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ORIGIN_TOPIC: Final = "KAFKA_TOPIC"
+ORIGIN_PARTITION: Final = "KAFKA_PARTITION"
+ORIGIN_OFFSET: Final = "KAFKA_OFFSET"
+KEY_ENCODING: Final = "KAFKA_KEY_ENCODING"
+TOMBSTONE: Final = "KAFKA_TOMBSTONE"
+TIMESTAMP_TYPE: Final = "KAFKA_TIMESTAMP_TYPE"
+TIMESTAMP: Final = "KAFKA_TIMESTAMP"
+HEADERS: Final = "KAFKA_HEADERS"
+REFUSED_BECAUSE: Final = "KAFKA_REFUSED"
+
+BASE64: Final = "base64"
+EMPTY_KEY: Final = "empty"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+TRUE: Final = "true"
+
+TAGS_HEADER: Final = "rocketmq.TAGS"
+KEYS_HEADER: Final = "rocketmq.KEYS"
+FLAG_HEADER: Final = "rocketmq.FLAG"
+UNIQ_KEY_HEADER: Final = "rocketmq.UNIQ_KEY"
+ORIGIN_HEADER: Final = "rocketmq.origin"
+
+MAX_KEYS_SIZE: Final = 1024
+"""Longer keys are only the sharding key, and not looked up by the index."""
+MAX_BORN_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: later times are no dates to most tools."""
+_MAX_NAME: Final = 255
+_NAME: Final = re.compile(rf"[A-Za-z0-9_.:/@$+-]{{1,{_MAX_NAME}}}")
+_MEANINGS: Final = """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY
+    EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME DUP_INFO CHECK_IMMUNITY_TIME_IN_SECONDS CLUSTER
+    TRAN_PREPARED_QUEUE_OFFSET TRANSACTION_CHECK_TIMES TRANSACTION_ID INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL
+    ARRIVE_TIME PUSH_REPLY_TIME MSG_TYPE FIRST_POP_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRACE_CONTEXT
+    LITE_TOPIC DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID STARTDELIVERTIME"""
+_GIVEN_A_MEANING: Final = frozenset(_MEANINGS.split())
+_PREFIXES: Final = ("KAFKA_", "INNER_", "TIMER_", "__", "TRANSACTION_", "DLQ_")
+
+
+def has_a_meaning(name: str) -> bool:
+    """Whether RocketMQ or this bridge gives a property of this name a meaning."""
+    return name in _GIVEN_A_MEANING or name.startswith(_PREFIXES)
+
+
+def may_be_property(name: bytes) -> bool:
+    """Whether a header of this name may be a property of its own."""
+    try:
+        text = name.decode("ascii")
+    except UnicodeDecodeError:
+        return False
+    return _NAME.fullmatch(text) is not None and not has_a_meaning(text)
+
+
+def is_text(raw: bytes) -> bool:
+    """Whether bytes are plain text, not empty: UTF-8 without control characters."""
+    if not raw or any(octet < 0x20 or octet == 0x7F for octet in raw):
+        return False
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""Stored messages -> what a Kafka producer sends: the way back of `to_store`, and the way out for RocketMQ's own.
+
+Of a message that came from Kafka everything is as it was. Of any other the key is its sharding key, or else its KEYS;
+its properties are headers, its TAGS, KEYS, flag and UNIQ_KEY headers whose names begin with `rocketmq.`; properties
+that RocketMQ gives a meaning to are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow.kafka import property_names as names
+from rocketflow_store.columnar.gather import int_array
+from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Codes = npt.NDArray[np.int64]
+
+COLUMNS: Final = ("queueOffset", "body", "flag", "bornTimestamp", "storeTimestamp", "properties")
+"""Columns of the source that `kafka_rows` needs."""
+
+Header = tuple[str, bytes | None]
+_NOT_PARTS: Final = frozenset(
+    {
+        names.ORIGIN_TOPIC,
+        names.ORIGIN_PARTITION,
+        names.ORIGIN_OFFSET,
+        names.KEY_ENCODING,
+        names.TOMBSTONE,
+        names.TIMESTAMP_TYPE,
+        names.TIMESTAMP,
+        names.HEADERS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRows:
+    """What to send, row by row; a timestamp of None leaves it to the broker."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[list[Header]]
+    timestamps: list[int | None]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class _PropertyColumns:
+    """A map column by name."""
+
+    def __init__(self, maps: pa.Array) -> None:
+        offsets = np.frombuffer(maps.buffers()[1], np.int32, len(maps) + 1, maps.offset * 4).astype(np.int64)
+        first, last = int(offsets[0]), int(offsets[-1])
+        self.count = len(maps)
+        self.items = maps.items.slice(first, last - first)
+        self.rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
+        coded = pc.dictionary_encode(maps.keys.slice(first, last - first))
+        self.codes: Codes = np.asarray(coded.indices).astype(np.int64)
+        self.names: list[str] = coded.dictionary.to_pylist()
+
+    def of(self, name: str) -> dict[int, str]:
+        """{row: value} of a property."""
+        if name not in self.names:
+            return {}
+        at = np.flatnonzero(self.codes == self.names.index(name))
+        values = self.items.take(int_array(at, pa.int64())).to_pylist()
+        return dict(zip(self.rows[at].tolist(), values, strict=True))
+
+    def column(self, name: str) -> list[bytes | None]:
+        """The property of every row as bytes, None where a row has none."""
+        if name not in self.names:
+            return [None] * self.count
+        at = np.flatnonzero(self.codes == self.names.index(name))
+        values: list[bytes] = self.items.take(int_array(at, pa.int64())).cast(pa.binary()).to_pylist()
+        if len(at) == self.count:
+            return list(values)
+        found: list[bytes | None] = [None] * self.count
+        for row, value in zip(self.rows[at].tolist(), values, strict=True):
+            found[row] = value
+        return found
+
+    def has(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which rows have a property."""
+        mask = np.zeros(self.count, bool)
+        if name in self.names:
+            mask[self.rows[self.codes == self.names.index(name)]] = True
+        return mask
+
+
+def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
+    """What to send for each row of a batch with `COLUMNS`."""
+    properties = _PropertyColumns(batch.column("properties"))
+    from_kafka = properties.has(names.ORIGIN_OFFSET)
+    keys = properties.column(PROPERTY_SHARDING_KEY)
+    for row, encoding in properties.of(names.KEY_ENCODING).items():
+        keys[row] = b"" if encoding == names.EMPTY_KEY else base64.b64decode(keys[row] or b"")
+    values: list[bytes | None] = batch.column("body").to_pylist()
+    for row in properties.of(names.TOMBSTONE):
+        values[row] = None
+    born = np.asarray(batch.column("bornTimestamp").cast(pa.int64())) // 1000
+    timestamps: list[int | None] = born.tolist()
+    for row, text in properties.of(names.TIMESTAMP).items():
+        timestamps[row] = int(text) if int(text) >= 0 else None
+    headers = _headers(properties)
+    own = np.flatnonzero(~from_kafka)
+    if len(own):
+        _add_rocketmq(own.tolist(), batch, properties, keys, headers)
+    return ProducerRows(keys, values, headers, timestamps)
+
+
+def _headers(properties: _PropertyColumns) -> list[list[Header]]:
+    """Properties that are headers of their own, and those that KAFKA_HEADERS lists."""
+    plain = [name not in _NOT_PARTS and not names.has_a_meaning(name) for name in properties.names]
+    headers: list[list[Header]] = [[] for _ in range(properties.count)]
+    if any(plain):
+        at = np.flatnonzero(np.array(plain, bool)[properties.codes])
+        values = properties.items.take(int_array(at, pa.int64())).cast(pa.binary()).to_pylist()
+        texts, codes, rows = properties.names, properties.codes[at].tolist(), properties.rows[at].tolist()
+        for row, code, value in zip(rows, codes, values, strict=True):
+            headers[row].append((texts[code], value))
+    for row, text in properties.of(names.HEADERS).items():
+        headers[row] = _listed(json.loads(text), dict(headers[row]))
+    return headers
+
+
+def _listed(listed: list[Any], own: dict[str, bytes | None]) -> list[Header]:
+    found: list[Header] = []
+    for one in listed:
+        if isinstance(one, str):
+            found.append((one, own.get(one)))
+        else:
+            found.append((one[0], None if one[1] is None else base64.b64decode(one[1])))
+    return found
+
+
+def _add_rocketmq(
+    rows: list[int],
+    batch: pa.RecordBatch,
+    properties: _PropertyColumns,
+    keys: list[bytes | None],
+    headers: list[list[Header]],
+) -> None:
+    """What a message of RocketMQ's own has beside its properties."""
+    flags = batch.column("flag").to_pylist()
+    parts = [
+        (names.TAGS_HEADER, properties.column(PROPERTY_TAGS)),
+        (names.KEYS_HEADER, properties.column(PROPERTY_KEYS)),
+        (names.UNIQ_KEY_HEADER, properties.column(PROPERTY_UNIQ_KEY)),
+    ]
+    for row in rows:
+        if keys[row] is None:
+            keys[row] = parts[1][1][row]
+        headers[row] += [(name, column[row]) for name, column in parts if column[row] is not None]
+        if flags[row]:
+            headers[row].append((names.FLAG_HEADER, str(flags[row]).encode()))

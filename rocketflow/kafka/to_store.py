@@ -1,0 +1,223 @@
+"""Kafka messages -> rows of the store's sink columns: column by column, nothing is read or written.
+
+`property_names` says where everything goes; `to_kafka` is the way back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow.kafka import property_names as names
+from rocketflow_store.columnar.arrays import bool_array
+from rocketflow_store.columnar.crc import crc32_column
+from rocketflow_store.columnar.gather import constant_string, int_array, values_array, with_validity
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow.kafka.rows import HeaderRows, KafkaRows
+
+    Rows = npt.NDArray[np.int64]
+
+_TIME: Final = pa.timestamp("ms", tz="UTC")
+_FLAG: Final = (-(1 << 31), (1 << 31) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """Which queue a message goes to: that of its partition, or with `queues` one by its key (by partition without)."""
+
+    queues: int | None = None
+
+    def count(self, partitions: int) -> int:
+        """How many queues a topic needs whose Kafka topic has so many partitions."""
+        return self.queues or partitions
+
+    def queue_ids(self, rows: KafkaRows) -> npt.NDArray[np.int32]:
+        """The queue of every row: all of a partition's messages with one key go to one, in their order."""
+        if self.queues is None:
+            return np.full(len(rows), rows.partition, np.int32)
+        fixed = rows.partition % self.queues
+        if rows.keys.null_count == len(rows):
+            return np.full(len(rows), fixed, np.int32)
+        hashed = crc32_column(rows.keys.fill_null(b"")).astype(np.int64) % self.queues
+        return np.where(_valid(rows.keys), hashed, fixed).astype(np.int32)
+
+
+class _Properties:
+    """Properties of all rows, collected a name at a time."""
+
+    def __init__(self) -> None:
+        self._rows: list[Rows] = []
+        self._names: list[pa.Array] = []
+        self._values: list[pa.Array] = []
+
+    def add(self, rows: Rows, name: str, values: pa.Array) -> None:
+        """`values[i]` (binary) as property `name` of row `rows[i]`."""
+        self.add_named(rows, constant_string(name, len(rows)).cast(pa.binary()), values)
+
+    def add_named(self, rows: Rows, named: pa.Array, values: pa.Array) -> None:
+        """As `add`, each with its own name."""
+        if len(rows):
+            self._rows.append(rows)
+            self._names.append(named)
+            self._values.append(values)
+
+    def maps(self, count: int) -> pa.Array:
+        """A map<string, string> for each of `count` rows, in the order of the adds."""
+        rows = np.concatenate(self._rows)
+        order = int_array(np.argsort(rows, kind="stable"), pa.int64())
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
+        taken = [pa.concat_arrays(one).take(order).cast(pa.string()) for one in (self._names, self._values)]
+        return pa.MapArray.from_arrays(int_array(offsets, pa.int32()), *taken)
+
+
+def sink_rows(rows: KafkaRows, rule: QueueRule) -> pa.RecordBatch:
+    """The rows with the sink's columns (without a topic: all of a partition's go to one)."""
+    every = np.arange(len(rows), dtype=np.int64)
+    properties = _Properties()
+    constant = constant_string(rows.topic, len(rows)).cast(pa.binary())
+    properties.add(every, names.ORIGIN_TOPIC, constant)
+    properties.add(every, names.ORIGIN_PARTITION, constant_string(str(rows.partition), len(rows)).cast(pa.binary()))
+    offsets = int_array(rows.offsets, pa.int64()).cast(pa.string()).cast(pa.binary())
+    properties.add(every, names.ORIGIN_OFFSET, offsets)
+    keys = _keys(rows.keys, properties)
+    bodies = rows.values
+    if bodies.null_count:
+        _mark(properties, ~_valid(bodies), names.TOMBSTONE, names.TRUE)
+        bodies = bodies.fill_null(b"")
+    born = _times(rows, properties)
+    found = {} if rows.headers is None else _headers(rows.headers, len(rows), properties)
+    tags, keys_given, flags = (found.get(name) for name in (names.TAGS_HEADER, names.KEYS_HEADER, names.FLAG_HEADER))
+    looked_up = pc.if_else(pc.greater(pc.binary_length(keys), names.MAX_KEYS_SIZE), None, keys)
+    columns = {
+        "body": bodies,
+        "keys": looked_up if keys_given is None else pc.coalesce(keys_given, looked_up),
+        "shardingKey": keys,
+        "properties": properties.maps(len(rows)),
+        "queueId": int_array(rule.queue_ids(rows), pa.int32()),
+        "bornTimestamp": born,
+    }
+    if tags is not None:
+        columns["tags"] = tags
+    if flags is not None:
+        columns["flag"] = pa.array([_flag(one) for one in flags.to_pylist()], pa.int32())
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _keys(keys: pa.Array, properties: _Properties) -> pa.Array:
+    """Keys as text, null where there is none or it is empty; what is no text is base64, and says so."""
+    present = _valid(keys)
+    odd = present & ~text_mask(keys)
+    if not odd.any():
+        return keys.cast(pa.string())
+    empty = odd & (np.asarray(pc.binary_length(keys).fill_null(0)) == 0)
+    coded = odd & ~empty
+    _mark(properties, coded, names.KEY_ENCODING, names.BASE64)
+    _mark(properties, empty, names.KEY_ENCODING, names.EMPTY_KEY)
+    values: list[bytes | None] = keys.to_pylist()
+    for row in np.flatnonzero(odd).tolist():
+        values[row] = base64.b64encode(values[row] or b"") or None
+    return values_array(values, pa.string())
+
+
+def _times(rows: KafkaRows, properties: _Properties) -> pa.Array:
+    """bornTimestamp, null where it cannot say what Kafka says."""
+    if rows.log_append.any():
+        _mark(properties, rows.log_append, names.TIMESTAMP_TYPE, names.LOG_APPEND_TIME)
+    born = int_array(rows.timestamps, pa.int64())
+    odd = (rows.timestamps < 0) | (rows.timestamps > names.MAX_BORN_MS)
+    if odd.any():
+        some = np.flatnonzero(odd).astype(np.int64)
+        text = int_array(rows.timestamps[some], pa.int64()).cast(pa.string()).cast(pa.binary())
+        properties.add(some, names.TIMESTAMP, text)
+        born = with_validity(born, ~odd)
+    return born.cast(_TIME)
+
+
+def _headers(headers: HeaderRows, count: int, properties: _Properties) -> dict[str, pa.Array]:
+    """Add all headers; string columns of those that a RocketMQ message has a place for."""
+    coded = pc.dictionary_encode(headers.names)
+    codes = np.asarray(coded.indices).astype(np.int64)
+    known = coded.dictionary.to_pylist()
+    plain = np.array([names.may_be_property(name) for name in known], bool)[codes]
+    plain &= text_mask(headers.values)
+    tagged = headers.rows * len(known) + codes
+    _, first, times = np.unique(tagged, return_inverse=True, return_counts=True)
+    plain &= times[first] == 1
+    own = np.flatnonzero(plain)
+    wanted = int_array(own, pa.int64())
+    properties.add_named(headers.rows[own], headers.names.take(wanted), headers.values.take(wanted))
+    if len(own) < len(plain):
+        odd = np.unique(headers.rows[~plain])
+        coded_headers = [_as_json(headers, plain, row) for row in odd.tolist()]
+        properties.add(odd, names.HEADERS, values_array(coded_headers, pa.binary()))
+    found = {}
+    for name in (names.TAGS_HEADER, names.KEYS_HEADER, names.FLAG_HEADER):
+        if name.encode() in known:
+            there = np.flatnonzero(plain & (codes == known.index(name.encode())))
+            values: list[bytes | None] = [None] * count
+            for at in there.tolist():
+                values[int(headers.rows[at])] = headers.values[at].as_py()
+            found[name] = values_array(values, pa.string())
+    return found
+
+
+def _as_json(headers: HeaderRows, plain: npt.NDArray[np.bool_], row: int) -> bytes:
+    low, high = np.searchsorted(headers.rows, [row, row + 1]).tolist()
+    listed: list[object] = []
+    for at in range(low, high):
+        name, value = headers.names[at].as_py().decode("utf-8", "replace"), headers.values[at].as_py()
+        if plain[at]:
+            listed.append(name)
+        else:
+            listed.append([name, None if value is None else base64.b64encode(value).decode()])
+    return json.dumps(listed, separators=(",", ":")).encode()  # ASCII: no separator of properties is left in it
+
+
+def _flag(text: str | None) -> int:
+    try:
+        value = int(text or 0)
+    except ValueError:
+        return 0
+    return value if _FLAG[0] <= value <= _FLAG[1] else 0
+
+
+def _mark(properties: _Properties, mask: npt.NDArray[np.bool_], name: str, value: str) -> None:
+    some = np.flatnonzero(mask).astype(np.int64)
+    if len(some):
+        properties.add(some, name, constant_string(value, len(some)).cast(pa.binary()))
+
+
+def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
+    if column.null_count == 0:
+        return np.ones(len(column), bool)
+    mask: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def text_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which values of a binary column are plain text (`property_names.is_text`); nulls are not."""
+    mask = _valid(column) & (np.asarray(pc.binary_length(column).fill_null(0)) > 0)
+    _, offsets, data = column.buffers()
+    if data is None or len(column) == 0:
+        return mask
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
+    octets = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    odd = bool(((octets < 0x20) | (octets == 0x7F)).any())
+    if not odd:
+        try:
+            pc.if_else(bool_array(mask), column, None).cast(pa.string())
+        except pa.ArrowInvalid:
+            odd = True
+    if odd:
+        mask &= np.array([one is not None and names.is_text(one) for one in column.to_pylist()], bool)
+    return mask
