@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.message import Message, MessageBatch, MessageExt
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
@@ -410,6 +412,16 @@ class MessageStore:
     def confirm_offset(self) -> int:
         """Up to where readers may see the log."""
         return self._dispatch.confirm_offset
+
+    @property
+    def log(self) -> CommitLogView:
+        """The CommitLog by physical offset."""
+        return self._log
+
+    @property
+    def log_files(self) -> list[MappedFile]:
+        """The CommitLog files, oldest first."""
+        return self._files.files
 
     @property
     def min_phy_offset(self) -> int:
