@@ -108,6 +108,8 @@ def _messages(
     follow: bool,
 ) -> Iterator[MessageExt]:
     """Messages queue by queue; with `follow` for ever, as they arrive."""
+    from rocketflow_store.reading.inner_messages import inner_messages
+
     positions: dict[int, int] = {}
     while True:
         found = False
@@ -117,7 +119,8 @@ def _messages(
             stop = high if end is None else min(end, high)
             while at < stop:
                 got = reader.get_message(topic, queue_id, at, min(32, stop - at), tags)
-                yield from (one for one in got.messages if one.queue_offset < stop)
+                for message in got.messages:
+                    yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
                 found = found or bool(got.messages)
                 if got.next_begin_offset <= at:
                     break

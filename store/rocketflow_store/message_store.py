@@ -435,11 +435,14 @@ class MessageStore:
 
     def topics(self) -> list[str]:
         """Topics that have a queue."""
-        return sorted({topic for topic, _ in self._queues.names()})
+        return sorted({topic for topic, _ in self._queue_names()})
 
     def queues(self, topic: str) -> list[int]:
         """Queue ids of a topic."""
-        return [queue_id for name, queue_id in self._queues.names() if name == topic]
+        return sorted({queue_id for name, queue_id in self._queue_names() if name == topic})
+
+    def _queue_names(self) -> list[tuple[str, int]]:
+        return [*self._queues.names(), *((one.topic, one.queue_id) for one in self._parts.batch_queues.all())]
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue's files."""

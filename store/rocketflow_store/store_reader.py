@@ -189,12 +189,12 @@ class StoreReader:
     def topics(self) -> list[str]:
         """Topics that have a queue, system topics included."""
         self.refresh()
-        return sorted({topic for topic, _ in self._table.names()})
+        return sorted({topic for topic, _ in [*self._table.names(), *self.batch_names()]})
 
     def queues(self, topic: str) -> list[int]:
         """Queue ids of a topic."""
         self.refresh()
-        return [queue_id for name, queue_id in self._table.names() if name == topic]
+        return sorted({queue_id for name, queue_id in [*self._table.names(), *self.batch_names()] if name == topic})
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue's files."""
@@ -248,6 +248,10 @@ class StoreReader:
         confirm_offset = self._confirm_offset()
         self.refresh()
         queues = {key: self._bounds(*key, confirm_offset) for key in self._table.names()}
+        for topic, queue_id in self.batch_names():
+            batch_queue = self._batch_table.find(topic, queue_id)
+            if batch_queue is not None:
+                queues[topic, queue_id] = batch_queue.bounds(self.min_phy_offset, confirm_offset)
         if confirm_offset is None and self._confirm_offset() is not None:
             return self.snapshot()
         return StoreSnapshot(queues, self.max_phy_offset)

@@ -126,6 +126,14 @@ class BatchConsumeQueue(UnitFiles):
                 return
             yield base, int(unit["phy_offset"]), size, int(unit["tags_code"]), batch_size
 
+    def units_holding(self, start: int, end: int) -> Units:
+        """The units of the records that hold messages of queue offsets [start, end), in order."""
+        last = self.end_unit
+        first = max(self._first_from("msg_base_offset", start + 1, last) - 1, self.first_unit)
+        units = self.units(first, self._first_from("msg_base_offset", end, last))
+        held: Units = units[units["msg_base_offset"].astype(np.int64) + units["batch_size"] > start]
+        return held
+
     def units_from(self, phy_offset: int, count: int) -> Units:
         """Up to `count` units, from the first of a record at or behind `phy_offset` on."""
         first = self._first_from("phy_offset", phy_offset, self.end_unit)

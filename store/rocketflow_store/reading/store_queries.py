@@ -8,6 +8,7 @@ import numpy as np
 
 from rocketflow_store import events
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
+from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.errors import (
     CorruptRecordError,
@@ -18,7 +19,7 @@ from rocketflow_store.errors import (
     UnknownColumnError,
     UnreadableError,
 )
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.queues.consume_queue import pre_blank
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
+    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.get_message_result import GetMessageResult
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
+_GAP: Final = "messages of the range are in no record that the queue knows"
 _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
 """Columns that the record's place tells, whatever its other bytes are."""
 
@@ -70,19 +73,29 @@ class StoreQueries:
         return QueueIdentity(topic, queue_id, self._config.broker_name, exact=not topic.startswith(LMQ_PREFIX))
 
     def units(self, topic: str, queue_id: int, start: int, end: int) -> Units:
-        """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there."""
-        low, high = self._queues.bounds(topic, queue_id)
-        if start < low or end > high or start > end:
-            raise OffsetOutOfRangeError(topic, queue_id, start if start < low else end, low, high)
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or start == end:
-            from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+        """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there.
 
+        Of a BatchCQ topic each message has one: that of its record.
+        """
+        low, high = self._check_range(self.identity(topic, queue_id), start, end)
+        if start == end:
             return np.zeros(0, UNIT_DTYPE)
-        found = queue.units(start, end)
+        queue, batch_queue = self._queues.find(topic, queue_id), self._queues.find_batch(topic, queue_id)
+        if batch_queue is not None:
+            holding = batch_queue.units_holding(start, end)
+            found = _plain_units(holding)[_record_of_message(holding, start, end)]
+        else:
+            found = queue.units(start, end) if queue is not None else np.zeros(0, UNIT_DTYPE)
         if len(found) < end - start:
             raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
         return found
+
+    def _check_range(self, identity: QueueIdentity, start: int, end: int) -> tuple[int, int]:
+        """The queue's bounds; OffsetOutOfRangeError where [start, end) is not within them."""
+        low, high = self._queues.bounds(identity.topic, identity.queue_id)
+        if start < low or end > high or start > end:
+            raise OffsetOutOfRangeError(identity.topic, identity.queue_id, start if start < low else end, low, high)
+        return low, high
 
     def read(
         self,
@@ -113,6 +126,15 @@ class StoreQueries:
         tag_filter = TagFilter.parse(tags)
         identity = self.identity(topic, queue_id)
         step = 1 << 16
+        batch_queue = self._queues.find_batch(topic, queue_id)
+        if batch_queue is not None:
+            for block in range(start, end, step):
+                stop = min(block + step, end)
+                self._check_range(identity, block, stop)
+                yield from self._unwrapped(
+                    identity, batch_queue, block, stop, wanted, tag_filter, max_batch_bytes, on_missing
+                )
+            return
         for block in range(start, end, step):
             found = self.units(topic, queue_id, block, min(block + step, end))
             offsets = np.arange(block, block + len(found))
@@ -124,6 +146,50 @@ class StoreQueries:
                 found, offsets = found[keep], offsets[keep]
             for rows in _chunks(found["msg_size"].astype(np.int64), max_batch_bytes):
                 yield from self._decode(identity, found[rows], offsets[rows], wanted, tag_filter, on_missing)
+
+    def _unwrapped(
+        self,
+        identity: QueueIdentity,
+        queue: BatchConsumeQueue,
+        start: int,
+        end: int,
+        columns: tuple[str, ...],
+        tag_filter: TagFilter,
+        max_batch_bytes: int,
+        on_missing: str,
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages [start, end) of a BatchCQ topic's queue, those of inner batches each as a row."""
+        units = queue.units_holding(start, end)
+        bases = units["msg_base_offset"].astype(np.int64)
+        if on_missing != "skip" and len(_record_of_message(units, start, end)) < end - start:
+            raise CorruptRecordError(identity.topic, int(units["phy_offset"][0]) if len(units) else 0, _GAP)
+        more = tuple(dict.fromkeys([*columns, "queueOffset", "tags"]))
+        needed = tuple(dict.fromkeys([*more, *RECORD_COLUMNS]))
+        plain = _plain_units(units)
+        for rows in _chunks(plain["msg_size"].astype(np.int64), max_batch_bytes):
+            for records in self._decode(identity, plain[rows], bases[rows], needed, TagFilter.parse(None), on_missing):
+                for part in self._unwrap(identity, records, more, on_missing):
+                    offsets = np.asarray(part.column(part.schema.get_field_index("queueOffset")))
+                    keep = (offsets >= start) & (offsets < end)
+                    if not tag_filter.matches_all:
+                        keep &= tag_filter.mask_tags(part.column(part.schema.get_field_index("tags")))
+                    if keep.any():
+                        wanted = part.select(columns)
+                        yield wanted if keep.all() else wanted.take(_indices(np.flatnonzero(keep)))
+
+    def _unwrap(
+        self, identity: QueueIdentity, records: pa.RecordBatch, columns: tuple[str, ...], on_missing: str
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield unwrap(records, columns)
+        except NoBatchBodyError as error:
+            offset = records.column("queueOffset")[error.row].as_py()
+            why = f"{error} (topic {identity.topic}, queue {identity.queue_id}, queue offset {offset})"
+            if on_missing != "skip":
+                raise CorruptRecordError(identity.topic, offset, why) from error
+            events.tell(events.SKIPPED, self._queues.paths.root, identity.topic, f"left out: {why}", offset=offset)
+            yield from self._unwrap(identity, records.slice(0, error.row), columns, on_missing)
+            yield from self._unwrap(identity, records.slice(error.row + 1), columns, on_missing)
 
     def _decode(
         self,
@@ -256,13 +322,29 @@ class StoreQueries:
         wanted = TimeBoundary.parse(boundary)
         low, high = self._queues.bounds(topic, queue_id)
         queue = self._queues.find(topic, queue_id)
-        if queue is None:
+        if queue is None and self._queues.find_batch(topic, queue_id) is None:
             return low
 
         def store_timestamp(offset: int) -> int:
-            return int(self._log.store_timestamps(queue.units(offset, offset + 1))[0])
+            return int(self._log.store_timestamps(self.units(topic, queue_id, offset, offset + 1))[0])
 
-        return offset_by_time(store_timestamp, low, high, queue.units_per_file, timestamp_ms, wanted)
+        per_file = queue.units_per_file if queue is not None else max(high - low, 1)
+        return offset_by_time(store_timestamp, low, high, per_file, timestamp_ms, wanted)
+
+
+def _plain_units(units: Units) -> Units:
+    """Units of a BatchCQ topic's queue as plain ones."""
+    plain = np.zeros(len(units), UNIT_DTYPE)
+    for name in ("phy_offset", "msg_size", "tags_code"):
+        plain[name] = units[name]
+    return plain
+
+
+def _record_of_message(units: Units, start: int, end: int) -> npt.NDArray[np.int64]:
+    """Which of a BatchCQ topic's units holds each message of [start, end); shorter where some are in none."""
+    bases = units["msg_base_offset"].astype(np.int64)
+    first, last = np.maximum(bases, start), np.minimum(bases + units["batch_size"], end)
+    return np.repeat(np.arange(len(units)), np.maximum(last - first, 0))
 
 
 def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:

@@ -13,6 +13,8 @@ from rocketflow.spark.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.schema import Projection, source_schema
 from rocketflow_store import MessageStore
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.message import MessageBatch
 from tests.rocketflow.spark.stores import append, numbered, small_config
 
 if TYPE_CHECKING:
@@ -158,3 +160,24 @@ def test_what_is_wrong_is_named(spark: SparkSession, store: Path, options: dict[
     with pytest.raises(PySparkException) as caught:
         load(spark, store, **options).collect()
     assert message in str(caught.value)
+
+
+def test_a_batch_topic_is_read_message_by_message(spark: SparkSession, tmp_path: Path) -> None:
+    path, total = tmp_path / "s", 0
+    with MessageStore.open(path, small_config(path)) as opened:
+        opened.create_topic("batches", 1, queue_type="BatchCQ")
+        for count in (3, 200, 1, 50):
+            entries = [BatchEntry(0, b"%d" % (total + at), b"KEYS\x01k%d\x02" % at) for at in range(count)]
+            assert opened.put_message(MessageBatch("batches", encode_batch_body(entries), queue_id=0)).stored
+            total += count
+    options = {"subscribe": "batches", "minPartitions": "3"}
+    assert bodies(load(spark, path, **options)) == list(range(total))
+    some = {"startingOffsets": '{"batches": {"0": 100}}', "endingOffsets": '{"batches": {"0": 210}}'}
+    rows = load(spark, path, **options, **some).select("queueOffset", "body", "keys").collect()
+    assert sorted((row.queueOffset, int(row.body)) for row in rows) == [(at, at) for at in range(100, 210)]
+    assert {row["keys"] for row in rows if row.queueOffset >= 204} == {f"k{at - 204}" for at in range(204, 210)}
+    options["startingOffsets"] = "earliest"
+    bounded = spark.readStream.format("rocketflow").options(**options, maxOffsetsPerTrigger="70").load(str(path))
+    query = bounded.writeStream.format("memory").queryName("all_of_batches").trigger(availableNow=True).start()
+    query.awaitTermination(60)
+    assert bodies(spark.table("all_of_batches")) == list(range(total))

@@ -1,0 +1,106 @@
+"""Inner batches as rows: one row for each message of a record that holds many.
+
+As RocketMQ's clients unwrap them: body, flag and properties are the message's own, the queue offset counts on from the
+record's; places, times, hosts, ids and sysFlag are the record's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow_store.columnar.crc import crc32_column
+from rocketflow_store.columnar.gather import fixed_width_at, gather, int_array
+from rocketflow_store.columnar.properties import split_properties
+from rocketflow_store.columns import SOURCE_SCHEMA
+from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
+from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+RECORD_COLUMNS: Final = ("body", "sysFlag", "queueOffset")
+"""What `unwrap` needs of the records besides the columns that are asked for."""
+_PROPERTIES: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
+
+
+class NoBatchBodyError(ValueError):
+    """The body of the record in `row` is no batch; the text says why."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The messages of `records`, in order, with just `columns`; records that are no batch are their own message.
+
+    `records` has `columns` and RECORD_COLUMNS. Raises NoBatchBodyError.
+    """
+    flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+    wrapped = np.asarray(records.column("sysFlag")) & flags == flags
+    if not wrapped.any():
+        return records.select(columns)
+    whole = _messages(records, np.flatnonzero(wrapped), (*columns, "queueOffset"))
+    if not wrapped.all():
+        plain = records.take(int_array(np.flatnonzero(~wrapped), pa.int64())).select(whole.schema.names)
+        both = pa.Table.from_batches([whole, plain.cast(whole.schema)]).combine_chunks()
+        order = np.argsort(np.asarray(both.column(both.num_columns - 1)), kind="stable")
+        whole = both.take(int_array(order, pa.int64())).combine_chunks().to_batches()[0]
+    return pa.RecordBatch.from_arrays(whole.columns[:-1], names=list(columns))
+
+
+def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa.RecordBatch:
+    """The messages of the batches in `rows`."""
+    bodies = records.column("body")
+    ends = np.frombuffer(bodies.buffers()[1], np.int32, len(bodies) + 1, bodies.offset * 4).astype(np.int64)
+    values = bodies.buffers()[2]
+    octets = np.frombuffer(values, np.uint8)
+    positions: list[int] = []
+    counts = np.zeros(len(rows), np.int64)
+    for number, row in enumerate(rows.tolist()):
+        try:
+            found = entry_positions(octets[ends[row] : ends[row + 1]].tobytes())
+        except ValueError as error:
+            raise NoBatchBodyError(row, str(error)) from error
+        counts[number] = len(found)
+        positions += found
+    of_record = np.repeat(rows, counts)
+    at = np.array(positions, np.int64) + ends[of_record]
+    body_ends = at + BODY_AT + fixed_width_at(octets, ">i4", at + BODY_SIZE_AT)
+    own_ends = body_ends + 2 + fixed_width_at(octets, ">i2", body_ends)
+    own_bodies = gather(values, at + BODY_AT, body_ends)
+    segments = split_properties(gather(values, body_ends + 2, own_ends))
+    in_record = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def column(name: str) -> pa.Array:
+        kind = SOURCE_SCHEMA.field(name).type
+        match name:
+            case "body":
+                return own_bodies
+            case "flag":
+                return int_array(fixed_width_at(octets, ">i4", at + FLAG_AT), kind)
+            case "bodyCRC":
+                return int_array(crc32_column(own_bodies) & 0x7FFFFFFF, kind)
+            case "queueOffset":
+                return int_array(np.asarray(records.column(name))[of_record] + in_record, kind)
+            case "tags" | "keys" | "uniqKey":
+                return segments.column(_PROPERTIES[name])
+            case "properties":
+                return segments.maps()
+        return records.column(name).take(int_array(of_record, pa.int64()))
+
+    schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
+    return pa.RecordBatch.from_arrays([column(name) for name in columns], schema=schema)
