@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -292,3 +293,13 @@ def test_ranges_are_merged_and_bounded() -> None:
     ranges.add_numbers(np.arange(0, 100_000, 2))
     assert len(ranges.ranges) <= 10_000
     assert ranges.contains(np.arange(0, 100_000, 2)).all()
+
+
+@pytest.mark.parametrize("left", range(1, 9))
+def test_a_log_file_cut_where_no_blank_fits(planted: Planted, left: int) -> None:
+    """A blank record takes 8 bytes: what a cut leaves behind the last whole record may be fewer."""
+    log = min((planted.path / "commitlog").iterdir())
+    size = log.stat().st_size
+    end = max(place + length for place, length in planted.places.values() if place + length <= size)
+    os.truncate(log, end + left)
+    assert any(file == str(log) for _, file, _, _ in places_found(planted.path))

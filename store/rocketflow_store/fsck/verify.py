@@ -518,6 +518,6 @@ class _Verification:
 def _is_blank(mapped: MappedFile, start: int, stop: int) -> bool:
     """Whether bytes of a log file can be read, and are zeros."""
     try:
-        return not np.frombuffer(mapped.bytes_of(start, max(start, stop)), np.uint8).any()
+        return not np.frombuffer(mapped.bytes_of(min(start, stop), stop), np.uint8).any()
     except UnreadableError:
         return False

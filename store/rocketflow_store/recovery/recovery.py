@@ -257,7 +257,7 @@ class Recovery:
         mapped = self._files.find(start)
         if mapped is None or stop != mapped.end_offset:
             return False
-        rest = mapped.bytes_of(start - mapped.file_from_offset + 8, mapped.file_size)
+        rest = mapped.bytes_of(min(start - mapped.file_from_offset + 8, mapped.file_size), mapped.file_size)
         return not np.frombuffer(rest, np.uint8).any()
 
     def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
