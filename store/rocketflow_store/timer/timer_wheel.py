@@ -1,0 +1,148 @@
+"""`timerwheel`: for each tick of two weeks where in the timer log the messages are that are due then.
+
+1,209,600 slots of 32 bytes (604,800 ticks, twice); a tick's slot is `(ms // precision) % slots`. A slot holds a tick
+only where it names it; else it is empty. All of it is in memory, and what changed is written back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+TICKS_OF_A_WHEEL: Final = 604_800
+WHEEL_SLOTS: Final = 2 * TICKS_OF_A_WHEEL
+SLOT_DTYPE: Final = np.dtype([("tick", ">i8"), ("first", ">i8"), ("last", ">i8"), ("num", ">i4"), ("magic", ">i4")])
+SLOT_SIZE: Final = SLOT_DTYPE.itemsize
+WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_SIZE
+_NEAR: Final = 128
+"""Changed slots this close to each other are written together, with what is between them."""
+_FEW_TICKS: Final = 4096
+
+assert SLOT_SIZE == 32
+assert WHEEL_SIZE == 38_707_200
+
+
+class TimerWheel:
+    """The slots of one wheel with ticks of `precision_ms`."""
+
+    def __init__(self, precision_ms: int, slots: npt.NDArray[np.void] | None = None) -> None:
+        self.precision_ms = precision_ms
+        self.slots = np.zeros(WHEEL_SLOTS, SLOT_DTYPE) if slots is None else slots
+        self._changed: list[Ints] = []
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, precision_ms: int, file: object = "timerwheel") -> TimerWheel:
+        """The wheel in a file's bytes; CorruptRecordError where they are not as many as a wheel has."""
+        if len(data) != WHEEL_SIZE:
+            raise CorruptRecordError(file, 0, f"{len(data)} bytes, a timerwheel has {WHEEL_SIZE}")
+        return cls(precision_ms, np.frombuffer(data, SLOT_DTYPE).copy())
+
+    @classmethod
+    def load(cls, path: Path, precision_ms: int) -> TimerWheel:
+        """The wheel at `path`, an empty one where there is none."""
+        try:
+            data = os_files.read_file(path)
+        except FileNotFoundError:
+            return cls(precision_ms)
+        except OSError as error:
+            raise os_files.access_error(path, error) from error
+        return cls.decode(data, precision_ms, path)
+
+    def find(self, from_ms: int, until_ms: int) -> tuple[Ints, npt.NDArray[np.void]]:
+        """(ticks in ms, rising; their slots) of the ticks in [from_ms, until_ms) that hold anything."""
+        first, stop = -(-from_ms // self.precision_ms), -(-until_ms // self.precision_ms)
+        if stop <= first:
+            return np.zeros(0, np.int64), np.zeros(0, SLOT_DTYPE)
+        if stop - first <= _FEW_TICKS:
+            ticks = np.arange(first, stop)
+            found = self.slots[ticks % WHEEL_SLOTS]
+            here = found["tick"] == ticks
+            ticks, found = ticks[here], found[here]
+        else:
+            named = self.slots["tick"].astype(np.int64)
+            rows = np.flatnonzero((named >= max(first, 1)) & (named < stop))
+            rows = rows[named[rows] % WHEEL_SLOTS == rows]  # of a slot of damage it is not known whose it is
+            rows = rows[np.argsort(named[rows], kind="stable")]
+            ticks, found = named[rows], self.slots[rows]
+        return ticks * self.precision_ms, found
+
+    def add(self, ticks_ms: Ints, positions: Ints, deletes: npt.NDArray[np.bool_]) -> Ints:
+        """Note records that are about to be appended to the timer log at `positions` (rising); each one's prevPos.
+
+        A slot that holds another tick is begun anew. A delete counts -1.
+        """
+        previous = np.full(len(ticks_ms), -1, np.int64)
+        if len(ticks_ms) == 0:
+            return previous
+        ticks = ticks_ms // self.precision_ms
+        order = np.argsort(ticks, kind="stable")
+        ticks, places = ticks[order], positions[order]
+        begins = np.append(True, ticks[1:] != ticks[:-1])
+        heads = np.flatnonzero(begins)
+        tails = np.append(heads[1:], len(ticks)) - 1
+        rows = ticks[heads] % WHEEL_SLOTS
+        held = self.slots[rows]
+        fresh = held["tick"] != ticks[heads]
+        links = np.empty(len(ticks), np.int64)
+        links[1:] = places[:-1]
+        links[heads] = np.where(fresh, -1, held["last"])
+        previous[order] = links
+        changes = np.add.reduceat(np.where(deletes[order], -1, 1), heads)
+        held["num"] = np.where(fresh, 0, held["num"]) + changes
+        held["magic"] = np.where(fresh, 0, held["magic"])
+        held["first"] = np.where(fresh, places[heads], held["first"])
+        held["last"], held["tick"] = places[tails], ticks[heads]
+        self.slots[rows] = held
+        self._changed.append(rows)
+        return previous
+
+    def clear(self) -> None:
+        """Empty every slot."""
+        self.slots[:] = np.zeros(1, SLOT_DTYPE)[0]
+        self._changed = []
+
+    def save_as(self, staged: Path, path: Path) -> None:
+        """Replace the file at `path` by all of this wheel, made at `staged` first."""
+        fd = os_files.open_file(staged, write=True, create=True)
+        try:
+            os_files.preallocate(fd, staged, WHEEL_SIZE)
+            os_files.write_at(fd, staged, 0, memoryview(self.slots).cast("B"))
+            os_files.sync_file(fd, staged)
+        finally:
+            os_files.close_file(fd)
+        os_files.rename(staged, path)
+        os_files.sync_directory(path.parent)
+        self._changed = []
+
+    def save_changes(self, path: Path) -> None:
+        """Write the slots that changed since the last writing into the file at `path`."""
+        if not self._changed:
+            return
+        fd = os_files.open_file(path, write=True)
+        try:
+            octets = memoryview(self.slots).cast("B")
+            for start, stop in _runs(np.unique(np.concatenate(self._changed))):
+                os_files.write_at(fd, path, start * SLOT_SIZE, octets[start * SLOT_SIZE : stop * SLOT_SIZE])
+            os_files.sync_file(fd, path)
+        finally:
+            os_files.close_file(fd)
+        self._changed = []
+
+
+def _runs(rows: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """[start, stop) of rows that are near each other."""
+    cuts = np.flatnonzero(np.diff(rows) > _NEAR) + 1
+    for part in np.split(rows, cuts):
+        yield int(part[0]), int(part[-1]) + 1
