@@ -126,6 +126,14 @@ class StoreFullError(StoreError):
         self.path, self.why = str(path), why
 
 
+class RemoteStoreError(StoreError):
+    """Object storage, or another place beyond this machine, does not answer as it should; nothing was changed."""
+
+    def __init__(self, uri: object, why: str) -> None:
+        super().__init__(f"{uri}: {why}; nothing is half done: see that it can be reached and run this again")
+        self.uri, self.why = str(uri), why
+
+
 class RebuildFailedError(StoreError):
     """What was made beside the store does not agree with the log; nothing was swapped."""
 

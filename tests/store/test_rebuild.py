@@ -192,8 +192,8 @@ def test_a_range_that_begins_in_a_body(tmp_path: Path, monkeypatch: pytest.Monke
     right = log_ranges.next_sound
     wrong = []
 
-    def mistaken(*asked: int) -> int | None:
-        found = right(*asked)  # type: ignore[arg-type]
+    def mistaken(*asked: int, unreadable: bool) -> int | None:
+        found = right(*asked, unreadable=unreadable)  # type: ignore[arg-type]
         if found is not None and len(wrong) < 9:
             wrong.append(found + 17)
             return found + 17

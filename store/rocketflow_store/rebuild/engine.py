@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from rocketflow_store.files.remote import any_opened
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -43,7 +45,7 @@ class LocalEngine:
     def __enter__(self) -> Self:
         if self.workers > 1:
             # where nothing else runs in this process a copy of it begins at once; else a new one has to load everything
-            kind = "fork" if threading.active_count() == 1 else "spawn"
+            kind = "fork" if threading.active_count() == 1 and not any_opened() else "spawn"
             self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context(kind), _begin)
             for one in [self._pool.submit(_ready) for _ in range(self.workers)]:
                 one.result()

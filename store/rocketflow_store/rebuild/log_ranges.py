@@ -53,7 +53,7 @@ def cut_ranges(files: Iterable[MappedFile], end: int, size: int) -> list[LogRang
         for piece in range(1, pieces + 1):
             stop = limit
             if piece < pieces:
-                sound = next_sound(mapped, max(limit * piece // pieces, start + 1), limit)
+                sound = next_sound(mapped, max(limit * piece // pieces, start + 1), limit, unreadable=True)
                 stop = limit if sound is None or is_end_blank(mapped, sound) else sound
             if start < stop:
                 found.append(LogRange(str(mapped.path), mapped.file_from_offset, start, stop, limit))

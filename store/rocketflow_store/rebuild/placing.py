@@ -49,7 +49,7 @@ def plan_swap(
             (side.batch_queues, paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
         ):
             queues: dict[Path, list[Path]] = {}
-            for new in _made(made):
+            for new in made_files(made):
                 queues.setdefault(new.parent, []).append(new)
             for directory, files in queues.items():
                 place = room / directory.relative_to(made)
@@ -60,8 +60,8 @@ def plan_swap(
         _check_directories(paths.index, paths.index)
         old = [one for one in files_below(paths.index) if is_index_name(one.name) and one.parent == paths.index]
         last = old[-1].name if old else None
-        made_files = _made(side.index)
-        for number, new in enumerate(made_files):
+        files_made = made_files(side.index)
+        for number, new in enumerate(files_made):
             if number < len(old):
                 place = old[number]
             else:
@@ -69,13 +69,13 @@ def plan_swap(
                 place = paths.index / last
             if not same_content(new, place):
                 moves.append((new, place))
-        removed += old[len(made_files) :]
+        removed += old[len(files_made) :]
     if moves:
         _sync_directories(side, paths)
     return DerivedSwap(tuple(moves), tuple(removed), everything)
 
 
-def _made(top: Path) -> list[Path]:
+def made_files(top: Path) -> list[Path]:
     """Files that a task finished."""
     return [one for one in files_below(top) if one.name.isdigit()]
 

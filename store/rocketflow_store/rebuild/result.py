@@ -20,6 +20,12 @@ class RebuildRequest:
     """Go on where CommitLog files are missing between others: their messages are lost."""
     wait: bool = False
     """Wait for whoever holds the store's lock."""
+    log: str | None = None
+    """URI of the store, or the CommitLog, whose log is read instead of the store's own."""
+    target: str | None = None
+    """Directory, or URI, where queues and index are written; None: they are swapped into the store."""
+    scratch: str | None = None
+    """Where a remote target's files are made before they go there; every task has to see it."""
 
     @property
     def units(self) -> bool:

@@ -12,11 +12,12 @@ from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
-from rocketflow_store.columnar.scan import ScanStop, scan_records
+from rocketflow_store.columnar.scan import ScanStop
+from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.log.resync import is_end_blank, next_sound
-from rocketflow_store.mapped_files.mapped_file import MappedFile
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.rebuild.log_ranges import LogRange
+    from rocketflow_store.rebuild.log_source import LogSource
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]
@@ -70,6 +72,7 @@ class ScanSettings:
     """What all ranges of a log have in common. Without a `side` directory nothing is left but counts."""
 
     side: str | None
+    log: LogSource
     choice: QueueChoice
     delay_levels_ms: tuple[int, ...]
     record_crc: tuple[int, int] = (0, 0)
@@ -166,7 +169,10 @@ class _Scan:
         self._report = ScanReport(task.number)
         self._units, self._batches = _Collected(UNIT_DTYPE), _Collected(BATCH_UNIT_DTYPE)
         self._entries: list[npt.NDArray[np.void]] = []
-        self._mapped = MappedFile(Path(task.range.path), task.range.file_from_offset, write=False)
+        side = task.settings.side
+        if side is not None and not Path(side).is_dir():
+            raise StoreAccessError(side, "is not there")
+        self._mapped = task.settings.log.open(task.range.path, task.range.file_from_offset)
 
     def run(self) -> ScanReport:
         try:
@@ -180,13 +186,19 @@ class _Scan:
         mapped, report, stop, limit = self._mapped, self._report, self._range.stop, self._range.limit
         position = self._range.start
         while position < stop:
-            scan = scan_records(mapped.buffer, position, limit)
+            self._settings.log.passed(mapped, position)
+            try:
+                scan = scan_file(mapped, position, limit)
+                ends = scan.stop is not ScanStop.LIMIT and is_end_blank(mapped, scan.end)
+            except UnreadableError as error:
+                position = self._damaged(position, error.why)
+                continue
             count = int(np.searchsorted(scan.positions, stop))
             if count:
                 position = self._run_of_records(scan.positions[:count], scan.sizes[:count])
                 if count < len(scan.positions) or position != scan.end:
                     continue
-            if is_end_blank(mapped, position):
+            if ends:
                 report.bytes += mapped.file_size - position
                 position = mapped.file_size
             elif scan.stop is not ScanStop.LIMIT and position < stop:
@@ -217,7 +229,7 @@ class _Scan:
     def _damaged(self, start: int, why: str) -> int:
         """Note damage; the position of what is sound behind it, or of the range's end."""
         base, limit = self._mapped.file_from_offset, self._range.limit
-        following = next_sound(self._mapped, start, limit)
+        following = next_sound(self._mapped, start, limit, unreadable=True)
         stop = limit if following is None else following
         self._report.damage.append((base + start, base + stop, why))
         return stop

@@ -8,11 +8,11 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.scan import scan_records
-from rocketflow_store.errors import StoreFullError
+from rocketflow_store.errors import StoreFullError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ def estimated_bytes(
     size = count = entries = 0
     for at in sorted({*np.linspace(0, len(files) - 1, _SAMPLED_FILES, dtype=int).tolist()}) if files else []:
         mapped = files[at]
-        scan = scan_records(mapped.buffer, 0, mapped.file_size, _SAMPLED_RECORDS)
+        try:
+            scan = scan_file(mapped, 0, mapped.file_size, _SAMPLED_RECORDS)
+        except UnreadableError:
+            continue
         records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
         if records.faults or records.count == 0:
             continue

@@ -66,7 +66,7 @@ def look_at_store(
         (one.end_offset, two.file_from_offset) for one, two in pairwise(there) if one.end_offset < two.file_from_offset
     ]
     if gaps and not request.force:
-        missing = there[0].path.with_name(file_name(gaps[0][0]))
+        missing = f"{str(there[0].path).rpartition('/')[0]}/{file_name(gaps[0][0])}"
         raise StoreVersionError(
             missing, "is missing between other CommitLog files; restore it, or rebuild the rest with --force"
         )

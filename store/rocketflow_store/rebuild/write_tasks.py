@@ -13,11 +13,10 @@ from rocketflow_store.errors import RebuildFailedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
 from rocketflow_store.index.index_file import IndexFile, IndexHeader
-from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file import file_name
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.topic_names import LMQ_PREFIX
 
@@ -26,28 +25,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.mapped_files.log_directories import LogDirectories
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.rebuild.log_source import LogSource
     from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueueFilePlan
 
     Units = npt.NDArray[np.void]
 
-_WINDOWS: Final = 16
 _WINDOW: Final = 8
-"""Of every file so many runs of so many units are held against their records."""
+"""Of every file runs of so many units are held against their records, as many runs as `LogSource.samples` says."""
 _ENTRIES_AT_ONCE: Final = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """Where the log is: files of `file_size` bytes in these directories."""
-
-    directories: LogDirectories
-    file_size: int
-
-    def view(self) -> tuple[MappedFileQueue, CommitLogView]:
-        """The log, to be read; the files are to be closed."""
-        files = MappedFileQueue(self.directories, self.file_size, write=False)
-        return files, CommitLogView(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +46,7 @@ class QueueWriteTask:
     room: str
     file_size: int
     min_phy_offset: int
-    log: LogPlace
+    log: LogSource
     files: tuple[QueueFilePlan, ...]
 
 
@@ -72,7 +58,6 @@ class IndexWriteTask:
     target: str
     hash_slot_num: int
     index_num: int
-    log: LogPlace
     plan: IndexFilePlan
 
 
@@ -102,7 +87,7 @@ class _QueueWriter:
         self._report = WriteReport()
 
     def run(self) -> WriteReport:
-        files, log = self._task.log.view()
+        files, log = log_view(self._task.log)
         directory, descriptors = None, []
         try:
             for plan in self._task.files:
@@ -169,7 +154,9 @@ class _QueueWriter:
         if len(raw) != (high - low) * width:
             raise RebuildFailedError(path, "is shorter than what was written to it")
         found = np.frombuffer(raw, self._dtype)
-        starts = np.unique(np.append(np.linspace(0, max(len(found) - _WINDOW, 0), _WINDOWS, dtype=np.int64), 0))
+        starts = np.unique(
+            np.append(np.linspace(0, max(len(found) - _WINDOW, 0), self._task.log.samples, dtype=np.int64), 0)
+        )
         rows = np.unique((starts[:, None] + np.arange(_WINDOW)).ravel())
         rows = rows[rows < len(found)]
         units = found[rows]

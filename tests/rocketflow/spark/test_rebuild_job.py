@@ -16,7 +16,9 @@ from rocketflow.spark.job_errors import exit_code_of
 from rocketflow.spark.rebuild_engine import SparkEngine
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore
+from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.rebuild.log_ranges import LogRange
+from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
 
@@ -62,7 +64,7 @@ def test_an_executor_that_does_not_see_the_store(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = LogRange(str(tmp_path / "elsewhere" / f"{0:020d}"), 0, 0, 1000, 1000)
-    task = ScanTask(0, gone, ScanSettings(None, QueueChoice(), ()))
+    task = ScanTask(0, gone, ScanSettings(None, LocalLog(LogDirectories((tmp_path,)), 1000), QueueChoice(), ()))
     with pytest.raises(Exception, match="every executor has to see the store") as caught:
         SparkEngine(spark).run(run_scan, [task], "scan", lambda _: None)
     assert exit_code_of(caught.value) == 2

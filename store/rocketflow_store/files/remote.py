@@ -1,0 +1,187 @@
+"""Directories in object storage, or wherever pyarrow.fs (or fsspec, where it is installed) gets at: by their URI.
+
+Who may read them is said by the environment (AWS_ACCESS_KEY_ID and so on) or by the URI itself; whatever is secret in a
+URI is in no name, error or log line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import pyarrow as pa
+
+from rocketflow_store.errors import NotAStoreError, RemoteStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow.fs import FileSystem
+
+_SECRETS: Final = ("secret", "password", "token", "key", "credential", "signature", "sas")
+_OF_ONE_PROCESS: Final = ("memory", "mock")
+_HIDDEN: Final = "***"
+_PART: Final = 8 << 20
+
+_file_systems: dict[str, tuple[FileSystem, str]] = {}
+
+
+def is_uri(text: str) -> bool:
+    """Whether a place is given by a URI, and not as a path of this machine."""
+    return "://" in text
+
+
+def any_opened() -> bool:
+    """Whether this process has a client of object storage: such a one does not survive a fork."""
+    return bool(_file_systems)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDirectory:
+    """The directory at `uri`; whatever fails there is a RemoteStoreError, a URI that nobody knows a NotAStoreError."""
+
+    uri: str
+
+    def __repr__(self) -> str:
+        return f"RemoteDirectory({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The URI without what is secret in it."""
+        parts = urlsplit(self.uri)
+        host = parts.netloc.rpartition("@")
+        query = [(key, _HIDDEN if _is_secret(key) else value) for key, value in parse_qsl(parts.query)]
+        netloc = f"{_HIDDEN}@{host[2]}" if host[1] else parts.netloc
+        return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), urlencode(query, safe=":/*"), ""))
+
+    def below(self, name: str) -> RemoteDirectory:
+        """A directory of this one."""
+        parts = urlsplit(self.uri)
+        return RemoteDirectory(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
+
+    def name_of(self, relative: str) -> str:
+        """What a file is called in what people read."""
+        return f"{urlsplit(self.name)._replace(query='').geturl()}/{relative}"
+
+    def files(self, *, recursive: bool = False) -> list[tuple[str, int]]:
+        """(path below this directory, bytes) of its files, in the order of their paths; none where there is none."""
+        from pyarrow.fs import FileSelector, FileType
+
+        system, base = self._open()
+        with self._told(""):
+            found = system.get_file_info(FileSelector(base, allow_not_found=True, recursive=recursive))
+        start = len(base.rstrip("/")) + 1
+        return sorted((one.path[start:], int(one.size)) for one in found if one.type == FileType.File)
+
+    def read(self, relative: str) -> bytes:
+        """A small file."""
+        system, base = self._open()
+        with self._told(relative), system.open_input_file(f"{base}/{relative}") as opened:
+            return bytes(opened.read())
+
+    def opened(self, relative: str) -> RemoteFile:
+        """A file, to be read range by range."""
+        system, base = self._open()
+        with self._told(relative):
+            return RemoteFile(self, relative, system.open_input_file(f"{base}/{relative}"))
+
+    def put(self, relative: str, data: bytes) -> None:
+        """Leave a small file."""
+        system, base = self._open()
+        with self._told(relative):
+            self._make_room(system, f"{base}/{relative}")
+            with system.open_output_stream(f"{base}/{relative}") as stream:
+                stream.write(data)
+
+    def put_file(self, relative: str, path: str) -> None:
+        """Leave a copy of a local file; it is there as a whole once this returns."""
+        system, base = self._open()
+        with self._told(relative):
+            self._make_room(system, f"{base}/{relative}")
+            with pa.OSFile(path, "rb") as source, system.open_output_stream(f"{base}/{relative}") as stream:
+                while block := source.read_buffer(_PART):
+                    if block.size == 0:
+                        break
+                    stream.write(block)
+
+    def remove(self, relative: str) -> None:
+        """Let a file go; nothing happens where there is none."""
+        from pyarrow.fs import FileType
+
+        system, base = self._open()
+        with self._told(relative):
+            if system.get_file_info(f"{base}/{relative}").type == FileType.File:
+                system.delete_file(f"{base}/{relative}")
+
+    def _make_room(self, system: FileSystem, path: str) -> None:
+        if system.type_name == "local":  # others have no directories, or make them
+            system.create_dir(path.rpartition("/")[0], recursive=True)
+
+    def _open(self) -> tuple[FileSystem, str]:
+        known = _file_systems.get(self.uri)
+        if known is None:
+            with self._told(""):
+                known = _file_systems[self.uri] = self._connect()
+        return known
+
+    def _connect(self) -> tuple[FileSystem, str]:
+        from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+
+        scheme = urlsplit(self.uri).scheme
+        if scheme in _OF_ONE_PROCESS:
+            raise NotAStoreError(self.name, "is the memory of one process; name a place that other processes see")
+        try:
+            system, path = FileSystem.from_uri(self.uri)
+        except pa.ArrowInvalid as error:
+            try:
+                fsspec: Any = importlib.import_module("fsspec")
+                handler, path = fsspec.core.url_to_fs(self.uri)
+            except (ImportError, ValueError):
+                raise NotAStoreError(self.name, f"cannot be opened: {self._clean(error)}") from None
+            system = PyFileSystem(FSSpecHandler(handler))
+        return system, path.rstrip("/")
+
+    @contextmanager
+    def _told(self, relative: str) -> Iterator[None]:
+        """Whatever the client of the storage raises, as our error, and without what is secret."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            why = self._clean(error)
+            raise RemoteStoreError(self.name_of(relative) if relative else self.name, why) from None
+
+    def _clean(self, error: BaseException) -> str:
+        text = " ".join(str(error).split())
+        parts = urlsplit(self.uri)
+        secrets = [parts.username, parts.password, *(value for key, value in parse_qsl(parts.query) if _is_secret(key))]
+        text = text.replace(self.uri, self.name)
+        for one in secrets:
+            text = text.replace(one, _HIDDEN) if one else text
+        return text
+
+
+class RemoteFile:
+    """An open file of a RemoteDirectory."""
+
+    def __init__(self, directory: RemoteDirectory, relative: str, opened: Any) -> None:
+        self._directory, self._relative, self._opened = directory, relative, opened
+
+    def read_at(self, start: int, size: int) -> memoryview:
+        """`size` bytes from `start` on; RemoteStoreError where there are fewer."""
+        with self._directory._told(self._relative):
+            data = memoryview(self._opened.read_at(size, start))
+            if len(data) != size:
+                raise OSError(f"{len(data)} of {size} bytes at {start} came: it is shorter than it was listed")
+        return data
+
+    def close(self) -> None:
+        """Let it go."""
+        with self._directory._told(self._relative):
+            self._opened.close()
+
+
+def _is_secret(key: str) -> bool:
+    return any(one in key.lower() for one in _SECRETS)

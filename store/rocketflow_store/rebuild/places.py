@@ -1,0 +1,104 @@
+"""Where a rebuild takes the log from, what tells it of the store, and where it leaves what it makes."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.files import os_files
+from rocketflow_store.files.remote import RemoteDirectory, is_uri
+from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
+from rocketflow_store.rebuild.skeleton import make_skeleton
+from rocketflow_store.recovery.derived_state import fitted_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store.rebuild.result import RebuildRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildPlaces:
+    """`store` tells of the store; files are made in and swapped into `out`, or go from there to `remote`."""
+
+    store: StorePaths
+    out: StorePaths
+    log: LogSource
+    config: StoreConfig
+    remote: RemoteDirectory | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the store itself gets new files."""
+        return self.store is self.out
+
+
+def shown(place: str | Path) -> str:
+    """A place as people may read it."""
+    text = str(place)
+    return RemoteDirectory(text).name if is_uri(text) else text
+
+
+@contextmanager
+def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig | None) -> Iterator[RebuildPlaces]:
+    """The places of a rebuild, for its time. NotAStoreError, StoreVersionError or RemoteStoreError without them."""
+    with ExitStack() as after:
+
+        def temporary() -> Path:
+            scratch = request.scratch
+            if scratch is not None:
+                os_files.make_directory(Path(scratch))
+            made = Path(tempfile.mkdtemp(prefix="rocketflow-rebuild-", dir=scratch))
+            after.callback(os_files.remove_tree, made)
+            return made
+
+        if is_uri(str(path)):
+            if request.target is None:
+                raise StoreVersionError(shown(path), "is not on this machine: say with --target where files are to go")
+            origin = RemoteDirectory(str(path))
+            root = temporary()
+            log: LogSource = RemoteLog.at(RemoteDirectory(request.log) if request.log else origin)
+            make_skeleton(origin, root)
+        else:
+            root = Path(path)
+            check_directory(root, must_exist=True)
+        store = StorePaths.of(root, config)
+        fitted = fitted_config(store, config or StoreConfig())
+        if request.log is not None or is_uri(str(path)):
+            log = log if is_uri(str(path)) else RemoteLog.at(RemoteDirectory(_as_uri(str(request.log))))
+            fitted = replace(fitted, mapped_file_size_commit_log=log.file_size or fitted.mapped_file_size_commit_log)
+        else:
+            log = LocalLog(store.log_directories(), fitted.mapped_file_size_commit_log)
+        out, remote = store, None
+        if request.target is not None and is_uri(request.target):
+            out, remote = StorePaths(temporary()), RemoteDirectory(request.target)
+        elif request.target is not None and not _same(root, Path(request.target)):
+            check_directory(Path(request.target), must_exist=False)
+            out = StorePaths.of(Path(request.target))
+        elif isinstance(log, RemoteLog):
+            _check_same_log(store, log, fitted)
+        yield RebuildPlaces(store, out, log, fitted, remote)
+
+
+def _as_uri(text: str) -> str:
+    return text if is_uri(text) else Path(text).resolve().as_uri()
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _check_same_log(store: StorePaths, log: RemoteLog, config: StoreConfig) -> None:
+    """Files that point into another log must not get into a store."""
+    found = store.log_directories().entries()
+    sizes = {one.stat().st_size for one in found.values()}
+    if sorted(found) != sorted(log.offsets) or sizes - {config.mapped_file_size_commit_log}:
+        raise StoreVersionError(
+            store.commit_log,
+            f"has not the same files as {log.directory.name}: give a --target for what is made of that log",
+        )

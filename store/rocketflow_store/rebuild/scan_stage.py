@@ -1,0 +1,129 @@
+"""The first stage as a whole: the log cut into ranges, scanned by tasks, and what they found put together."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.rebuild.log_ranges import LogRange, cut_ranges, joined, merged, range_size
+from rocketflow_store.rebuild.log_source import LocalLog
+from rocketflow_store.rebuild.scan_task import ScanReport, ScanSettings, ScanTask, run_scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.rebuild.engine import Engine
+    from rocketflow_store.rebuild.log_source import LogSource
+    from rocketflow_store.rebuild.store_state import StoreState
+
+_REMOTE_CUTS: Final = 16
+"""So many files are asked at once where they are to be cut."""
+_LOOKED_AT: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class LogFindings:
+    """What the log holds: `damage` are physical offsets [from, to), `told` is what people read of it."""
+
+    reports: list[ScanReport]
+    log_end: int
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+
+def log_bytes(state: StoreState, files: Sequence[MappedFile]) -> int:
+    """Bytes of log to be scanned."""
+    return sum(
+        min(one.file_size, state.end - one.file_from_offset) for one in files if one.file_from_offset < state.end
+    )
+
+
+def scan_log(
+    engine: Engine,
+    state: StoreState,
+    settings: ScanSettings,
+    files: MappedFileQueue,
+    told: Callable[[ScanTask], None],
+) -> LogFindings:
+    """Scan everything; ranges that were cut where no record begins are scanned again as one."""
+    size = range_size(log_bytes(state, files.files), engine.workers)
+    ranges = _cut(settings.log, files.files, state.end, size)
+
+    def scanned(tasks: list[ScanTask]) -> list[ScanReport]:
+        return engine.run(run_scan, tasks, "scan the log", told)
+
+    reports = scanned([ScanTask(number, one, settings) for number, one in enumerate(ranges)])
+    while wrong := joined(ranges, [one.end for one in reports]):
+        at = wrong[0]
+        ranges[at : at + 2] = [merged(ranges[at], ranges[at + 1])]
+        again = scanned([ScanTask(reports[at].number, ranges[at], settings)])
+        reports[at : at + 2] = again
+    return _put_together(state, files, ranges, reports)
+
+
+def _cut(log: LogSource, files: Sequence[MappedFile], end: int, size: int) -> list[LogRange]:
+    if isinstance(log, LocalLog):
+        return cut_ranges(files, end, size)
+    with ThreadPoolExecutor(_REMOTE_CUTS, "cut") as pool:  # each cut is a request that waits for its answer
+
+        def cut(one: MappedFile) -> list[LogRange]:
+            found = cut_ranges([one], end, size)
+            log.passed(one, one.file_size)
+            return found
+
+        return [one for found in pool.map(cut, files) for one in found]
+
+
+def _put_together(
+    state: StoreState, files: MappedFileQueue, ranges: list[LogRange], reports: list[ScanReport]
+) -> LogFindings:
+    """Damage, and where the log ends."""
+    found = [one for report in reports for one in report.damage]
+    end = ranges[-1].file_from_offset + reports[-1].end if ranges else 0
+    while found and found[-1][1] == end and found[-1][0] >= state.known_end:
+        end = found.pop()[0]  # nothing tells that this was ever a whole record
+    findings = LogFindings(reports, max(end, state.known_end))
+    if found and found[-1][1] > findings.log_end:
+        found[-1] = found[-1][0], findings.log_end, found[-1][2]
+    found += [(start, stop, "the file is missing") for start, stop in state.gaps]
+    found = _across_files(sorted(found), files.file_size)
+    findings.damage = [(start, stop) for start, stop, _ in found]
+    findings.told = [_told(files, *one) for one in found if not _is_unused_rest(files, one[0], one[1])]
+    return findings
+
+
+def _told(files: MappedFileQueue, start: int, stop: int, why: str) -> dict[str, Any]:
+    mapped = files.find(start)
+    file = str(files.directory if mapped is None else mapped.path)
+    offset = start - (0 if mapped is None else mapped.file_from_offset)
+    return {"file": file, "offset": offset, "length": stop - start, "physicalOffset": start, "why": why}
+
+
+def _across_files(damage: list[tuple[int, int, str]], file_size: int) -> list[tuple[int, int, str]]:
+    """Damage that reaches over the end of a file, as one."""
+    found: list[tuple[int, int, str]] = []
+    for start, stop, why in damage:
+        if found and found[-1][1] == start and start % file_size == 0:
+            found[-1] = found[-1][0], stop, found[-1][2]
+        else:
+            found.append((start, stop, why))
+    return found
+
+
+def _is_unused_rest(files: MappedFileQueue, start: int, stop: int) -> bool:
+    """Whether [start, stop) is the rest of a file that lacks its end mark, and nothing else."""
+    mapped = files.find(start)
+    if mapped is None or stop != mapped.end_offset:
+        return False
+    at = start - mapped.file_from_offset + 8
+    while at < mapped.file_size:
+        step = min(at + _LOOKED_AT, mapped.file_size)
+        if np.frombuffer(mapped.read(at, step - at), np.uint8).any():
+            return False
+        at = step
+    return True

@@ -1,0 +1,52 @@
+"""A store whose files are elsewhere, as a rebuild looks at one: its small files, and names and sizes of the rest.
+
+What a store tells of itself (topics, what was deleted, where its last writer stopped, which queues there are, file
+sizes) is then asked for as of any other; the bytes of its log come from object storage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.files import os_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from rocketflow_store.files.remote import RemoteDirectory
+
+_SMALL: Final = (
+    *("abort", "checkpoint", "config/topics.json", "config/topics.json.bak"),
+    *("rocketflow/stop", "rocketflow/deleted", "rocketflow/deleted.bak"),
+    *("rocketflow/store.meta", "rocketflow/store.meta.bak"),
+)
+_SIZED: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index")
+
+
+def make_skeleton(directory: RemoteDirectory, root: Path) -> None:
+    """Make `root` look like the store in `directory`; files that only their size matters of have no blocks."""
+    there = dict(directory.files())
+    for room in ("config", "rocketflow"):
+        there |= {f"{room}/{name}": size for name, size in directory.below(room).files()}
+    for name in _SMALL:
+        if name in there:
+            path = root / name
+            os_files.make_directory(path.parent)
+            os_files.write_atomically(path, directory.read(name))
+    for room in _SIZED:
+        _make_sized(root / room, directory.below(room).files(recursive=True))
+
+
+def _make_sized(room: Path, files: Iterable[tuple[str, int]]) -> None:
+    for name, size in files:
+        parts = name.split("/")
+        if not parts[-1].isdigit() or ".." in parts:
+            continue
+        path = room.joinpath(*parts)
+        os_files.make_directory(path.parent)
+        fd = os_files.open_file(path, write=True, create=True)
+        try:
+            os_files.make_sparse(fd, path, size)
+        finally:
+            os_files.close_file(fd)
