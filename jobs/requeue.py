@@ -1,0 +1,8 @@
+"""spark-submit jobs/requeue.py --store PATH [--kinds delay,timer,retry] | --from-topic T --to-topic T --where SQL"""
+
+import sys
+
+from rocketflow.spark.requeue_job import main
+
+if __name__ == "__main__":
+    sys.exit(main())

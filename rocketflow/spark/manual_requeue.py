@@ -1,0 +1,338 @@
+"""Requeue by hand: choose rows with Spark, encode them in tasks, commit batch after batch until the run is done.
+
+Every batch is one commit with the run's progress (`retry.requeue_run`): a run that is killed anywhere and repeated goes
+on behind its last batch, and two processes with one run id share the work, each batch by one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow.spark.options import StoreLocation
+from rocketflow.spark.requeue_choice import Choice, Chooser, NoOriginError, windows
+from rocketflow.spark.store_access import open_reader
+from rocketflow.spark.store_opening import open_when_free
+from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.config_files import TopicsFile
+from rocketflow_store.errors import UnknownTopicError
+from rocketflow_store.layout.store_meta import gives_record_crc
+from rocketflow_store.message_encoder import check_send_topic
+from rocketflow_store.retry.ledger import requeued_by_others
+from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
+from rocketflow_store.retry.requeue_run import (
+    RequeuedBatch,
+    advance_run,
+    begin_run,
+    find_run,
+    queue_count,
+)
+from rocketflow_store.sink.progress_commit import ProgressMovedError
+from rocketflow_store.sink.sink_commit import sweep
+from rocketflow_store.sink.staged_part import batch_directory, load, stage
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow_store.retry.requeue_run import Queues, RequeueRequest, RequeueRun
+    from rocketflow_store.sink.staged_part import StagedPart
+
+_BATCH_ROWS: Final = 200_000
+_BATCH_BYTES: Final = 256 << 20
+_TASK_BYTES: Final = 8 << 20
+_SAMPLE_ROWS: Final = 5
+_SAMPLE_COLUMNS: Final = ("queueId", "queueOffset", "msgId", "keys", "tags", "reconsumeTimes", "storeTimestamp")
+
+
+@dataclass(slots=True)
+class ManualResult:
+    """What a run did now (`rows`, `batches`, `topics`), and in all (`total_rows`).
+
+    `already_requeued` rows were moved by other runs before; `skipped` of them were left out. `missing` offsets of the
+    run were removed by retention before it came to them.
+    """
+
+    request: RequeueRequest
+    rows: int = 0
+    batches: int = 0
+    total_rows: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    already_requeued: int = 0
+    skipped: int = 0
+    missing: int = 0
+    finished: bool = False
+    dry_run: bool = False
+    sample: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        return 3 if self.missing else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the job's last line says of it."""
+        request = self.request
+        told = {
+            "kind": "requeue",
+            "runId": request.run_id,
+            "from": request.from_topic,
+            "to": dict(sorted(self.topics.items())),
+            "rows": self.rows,
+            "batches": self.batches,
+            "totalRows": self.total_rows,
+            "alreadyRequeued": self.already_requeued,
+            "skipped": self.skipped,
+            "missing": self.missing,
+            "finished": self.finished,
+            "dryRun": self.dry_run,
+        }
+        return {**told, "sample": self.sample} if self.dry_run else told
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """Rows that one task encodes, and where it leaves them."""
+
+    store: str
+    rows: ChosenRows
+    config: StoreConfig
+    directory: str
+    name: str
+
+
+def stage_rows(task: StageTask) -> StagedPart:
+    """In a task: read, encode and stage."""
+    reader = open_reader(StoreLocation("", task.store))
+    return stage(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
+
+
+def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
+    """(the run as far as it is known, the source's queues now). Needs no JVM.
+
+    UnknownTopicError where there is no such source, RequeueMismatchError where the run id is another request's.
+    """
+    with StoreReader(job.store, job.store_config()) as reader:
+        run = find_run(reader, request)
+        if run is None and request.from_topic not in reader.topics():
+            raise UnknownTopicError(request.from_topic)
+        return run, {queue_id: reader.bounds(request.from_topic, queue_id) for queue_id in _queues(reader, request)}
+
+
+def _queues(reader: StoreReader, request: RequeueRequest) -> list[int]:
+    return reader.queues(request.from_topic)
+
+
+class ManualRequeue:
+    """One job's part of a run."""
+
+    def __init__(self, spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> None:
+        self._spark, self._job, self._request = spark, job, request
+        self._store = str(Path(job.store).absolute())
+        self._paths = StorePaths.of(Path(self._store), job.store_config())
+        self._config = replace(job.store_config(), enabled_append_prop_crc=gives_record_crc(self._paths))
+        self._chooser = Chooser(spark, self._store, request)
+        self._result = ManualResult(request, dry_run=job.dry_run)
+        self._began = time.monotonic()
+
+    def run(self) -> ManualResult:
+        """Move what is left of the run; nothing is written in a dry run."""
+        result = self._result
+        known, queues = look(self._job, self._request)
+        with StoreReader(self._store, self._job.store_config()) as reader:
+            self._moved_by_others = requeued_by_others(reader, self._request)
+        if self._job.dry_run:
+            left = queues if known is None else self._still_there(known, queues).left
+            return self._counted(left, None if known is None else known.most_rows)
+        if known is None:
+            self._check_origins(queues)
+            with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
+                known = begin_run(store, self._request, queues)
+        run = self._still_there(known, queues)
+        while not run.finished:
+            run = self._went_on(run)
+        result.total_rows, result.finished = run.rows, True
+        return result
+
+    def _check_origins(self, queues: Queues) -> None:
+        """Of more than one window all rows are looked at before the first is moved."""
+        left = {queue_id: bounds for queue_id, bounds in queues.items() if bounds[0] < bounds[1]}
+        without = self._chooser.rows_without_origin(left) if len(list(windows(left))) > 1 else 0
+        if without:
+            raise NoOriginError(
+                f"{without} rows of topic {self._request.from_topic} do not say where they came from: give --to-topic"
+            )
+
+    def _still_there(self, run: RequeueRun, queues: Queues) -> RequeueRun:
+        """The run without what retention took."""
+        positions = dict(run.positions)
+        for queue_id, (begin, end) in run.left.items():
+            low = min(queues.get(queue_id, (end, end))[0], end)
+            if low > begin:
+                self._result.missing += low - begin
+                positions[queue_id] = low
+                _say(f"queue {queue_id}: messages {begin} to {low - 1} of the run were removed by retention")
+        return replace(run, positions=positions)
+
+    # -- moving
+
+    def _went_on(self, run: RequeueRun) -> RequeueRun:
+        """The run some batches later; where another process moved it on, as that one left it."""
+        todo = list(windows(run.left)) or [{}]
+        for number, window in enumerate(todo):
+            choice = self._chosen(window)
+            most = run.most_rows
+            last = number == len(todo) - 1
+            if most is not None and len(choice) >= most:
+                choice, last, window = choice.keep(np.arange(most)), True, _until(choice, window, most)
+            begin = 0
+            while True:
+                end = begin + self._batch_rows(choice, begin)
+                whole = end == len(choice)
+                positions = {one: stop for one, (_, stop) in _until(choice, window, None if whole else end).items()}
+                part = choice.keep(np.arange(begin, end))
+                after = self._committed(run, part, positions, finished=last and whole)
+                if after is None:
+                    return self._found()
+                run, begin = after, end
+                if whole:
+                    break
+            if run.finished:
+                break
+        return run
+
+    def _chosen(self, window: Queues) -> Choice:
+        choice = self._chooser.choose(window) if window else _nothing()
+        for topic in choice.topics:
+            check_send_topic(topic)
+        before = self._moved_by_others.among(choice.queue_ids, choice.queue_offsets)
+        self._result.already_requeued += int(before.sum())
+        if self._request.skip_requeued and before.any():
+            self._result.skipped += int(before.sum())
+            choice = choice.keep(np.flatnonzero(~before))
+        return choice
+
+    def _batch_rows(self, choice: Choice, begin: int) -> int:
+        most = min(len(choice) - begin, _BATCH_ROWS, self._job.rate or _BATCH_ROWS)
+        fitting = int(np.searchsorted(np.cumsum(choice.sizes[begin : begin + most]), _BATCH_BYTES, side="right"))
+        return min(max(fitting, 1), most)
+
+    def _committed(
+        self, run: RequeueRun, choice: Choice, positions: dict[int, int], *, finished: bool
+    ) -> RequeueRun | None:
+        """The run behind this batch; None where somebody else moved it on."""
+        result = self._result
+        parts = self._staged(run, choice) if len(choice) else []
+        self._wait_for_the_rate()
+        try:
+            with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
+                chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+                batch = RequeuedBatch(positions, finished, len(choice), chunks, choice.by_topic())
+                after = advance_run(store, run, batch)
+                sweep(self._paths.staging, self._request.sink_id, after.commit.batch_id)
+        except ProgressMovedError:
+            for part in parts:
+                part.discard()
+            return None
+        if len(choice):
+            result.rows += len(choice)
+            result.batches += 1
+            for topic, count in choice.by_topic().items():
+                result.topics[topic] = result.topics.get(topic, 0) + count
+            _say(f"batch {after.commit.batch_id}: {len(choice)} rows, {after.rows} in all")
+        return after
+
+    def _staged(self, run: RequeueRun, choice: Choice) -> list[StagedPart]:
+        used = np.unique(choice.topic_of)
+        topics = tuple(choice.topics[code] for code in used.tolist())
+        known = TopicsFile(self._paths.config)
+        rows = ChosenRows(
+            run_id=self._request.run_id,
+            from_topic=self._request.from_topic,
+            queue_ids=choice.queue_ids,
+            queue_offsets=choice.queue_offsets,
+            topics=topics,
+            topic_of=np.searchsorted(used, choice.topic_of).astype(np.int32),
+            queue_counts=tuple(queue_count(known, topic) for topic in topics),
+            first_turn=run.rows,
+        )
+        directory = batch_directory(self._paths.staging, self._request.sink_id, run.commit.batch_id + 1)
+        ends = np.cumsum(choice.sizes)
+        context = self._spark.sparkContext
+        count = max(1, min(int(ends[-1]) // _TASK_BYTES, len(rows), 4 * context.defaultParallelism))
+        cuts = np.searchsorted(ends, np.arange(1, count) * (int(ends[-1]) / count), side="right").tolist()
+        mine = uuid.uuid4().hex[:8]
+        tasks = [
+            StageTask(self._store, rows.part(start, stop), self._config, str(directory), f"p{number}-{mine}")
+            for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True))
+            if start < stop
+        ]
+        if len(tasks) == 1:
+            return [stage_rows(tasks[0])]
+        context.setJobDescription(f"rocketflow requeue {self._request.run_id}: encode {len(rows)} rows")
+        try:
+            return context.parallelize(tasks, len(tasks)).map(stage_rows).collect()
+        finally:
+            context.setJobDescription(None)  # type: ignore[arg-type]
+
+    def _wait_for_the_rate(self) -> None:
+        if self._job.rate is not None:
+            early_s = self._began + self._result.rows / self._job.rate - time.monotonic()
+            if early_s > 0:
+                time.sleep(early_s)
+
+    def _found(self) -> RequeueRun:
+        _say("another process works on this run too; going on from where it is")
+        run, queues = look(self._job, self._request)
+        assert run is not None
+        return self._still_there(run, queues)
+
+    # -- looking
+
+    def _counted(self, left: Queues, most: int | None) -> ManualResult:
+        result = self._result
+        left = {queue_id: bounds for queue_id, bounds in left.items() if bounds[0] < bounds[1]}
+        for window in windows(left):
+            choice = self._chosen(window)
+            if most is None and self._request.max_rows is not None:
+                most = self._request.max_rows
+            if most is not None:
+                choice = choice.keep(np.arange(min(len(choice), most - result.rows)))
+            result.rows += len(choice)
+            for topic, count in choice.by_topic().items():
+                result.topics[topic] = result.topics.get(topic, 0) + count
+            self._take_sample(choice)
+        return result
+
+    def _take_sample(self, choice: Choice) -> None:
+        with StoreReader(self._store, self._job.store_config()) as reader:
+            for row in range(min(len(choice), _SAMPLE_ROWS - len(self._result.sample))):
+                queue_id, offset = int(choice.queue_ids[row]), int(choice.queue_offsets[row])
+                for batch in reader.read(self._request.from_topic, queue_id, offset, offset + 1, _SAMPLE_COLUMNS):
+                    fields = batch.to_pylist()[0]
+                    fields["storeTimestamp"] = int(fields["storeTimestamp"].timestamp() * 1000)
+                    self._result.sample.append({**fields, "toTopic": choice.topics[int(choice.topic_of[row])]})
+
+
+def _until(choice: Choice, window: Queues, rows: int | None) -> Queues:
+    """What of a window was gone through once the first `rows` chosen rows of it are moved; None: all of it."""
+    if rows is None:
+        return window
+    queue_id, offset = int(choice.queue_ids[rows - 1]), int(choice.queue_offsets[rows - 1])
+    before = {one: bounds for one, bounds in window.items() if one < queue_id}
+    return {**before, queue_id: (window[queue_id][0], offset + 1)}
+
+
+def _nothing() -> Choice:
+    none = np.zeros(0, np.int32)
+    return Choice(none, none.astype(np.int64), none.astype(np.int64), (), none)
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)

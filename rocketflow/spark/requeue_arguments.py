@@ -1,0 +1,144 @@
+"""The command line of `jobs/requeue.py`: deliver what is due, or requeue rows of a topic by hand."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.errors import UsageError
+from rocketflow_store.clock import SystemClock
+from rocketflow_store.config import StoreConfig
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.message_encoder import check_send_topic
+from rocketflow_store.retry.requeue_run import RequeueRequest, check_run_id
+from rocketflow_store.topic_names import validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KINDS: Final = ("delay", "timer", "retry")
+ENGINES: Final = ("auto", "local", "spark")
+_DESCRIPTION: Final = """\
+Move messages of a store, each exactly once however often a run is killed, repeated or run twice at once.
+
+Without --from-topic: deliver what is due. Delayed messages and retries wait in the same level queues, in order, and
+each queue has one position that a broker shares: --kinds delay and --kinds retry both move these queues as a whole.
+With --from-topic: requeue its messages (dead letters, a quarantine) for which --where holds, as one run with an id.
+"""
+_EXAMPLES: Final = """\
+examples:
+  requeue.py --store /data/store
+  requeue.py --store /data/store --kinds timer --until 1795225732363 --dry-run
+  requeue.py --store /data/store --from-topic %%DLQ%%billing --to-topic orders --where "tags = 'paid'" --run-id fix-7
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueJob:
+    """What to move. `manual` is None for delivery of what is due until `until_ms`."""
+
+    store: str
+    kinds: frozenset[str]
+    until_ms: int
+    manual: RequeueRequest | None
+    rate: int | None = None
+    dry_run: bool = False
+    wait: bool = False
+    engine: str = "auto"
+    config: str | None = None
+
+    def store_config(self) -> StoreConfig:
+        """Its broker.conf's settings, the defaults without one."""
+        return StoreConfig() if self.config is None else StoreConfig.from_broker_conf(self.config)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the job's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="requeue.py",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--store", required=True, metavar="PATH", help="store directory")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be moved; nothing is written")
+    parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store (else exit 75)")
+    parser.add_argument("--config", metavar="FILE", help="broker.conf of the store (delay levels, paths)")
+    due = parser.add_argument_group("delivery of what is due")
+    due.add_argument("--kinds", metavar="K,..", help="delay, timer, retry (default: all)")
+    due.add_argument("--until", metavar="MS|now", help="what is due at this time, ms (default: now)")
+    due.add_argument("--engine", choices=ENGINES, help="where records are made (default: auto, Spark for many)")
+    hand = parser.add_argument_group("requeue by hand")
+    hand.add_argument("--from-topic", metavar="T", help="the source: %%DLQ%%group, a quarantine, any topic")
+    hand.add_argument("--to-topic", metavar="T", help="the target (default: the topic each message came from)")
+    hand.add_argument("--where", metavar="SQL", help="over the source's columns and `properties`, e.g. \"keys = 'k'\"")
+    hand.add_argument("--max", type=int, metavar="N", help="at most so many, by queue and offset")
+    hand.add_argument("--rate", type=int, metavar="N", help="at most so many a second; may change with a repeat")
+    hand.add_argument("--run-id", metavar="ID", help="repeat or continue this run (default: a new one)")
+    hand.add_argument("--skip-requeued", action="store_true", help="without messages that other runs requeued")
+    return parser
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> RequeueJob:
+    """The job from a command line; argparse ends a wrong one with exit code 2, UsageError says the rest."""
+    parser = make_parser()
+    given = parser.parse_args(arguments)
+    manual = None
+    by_hand = ("to_topic", "where", "max", "rate", "run_id", "skip_requeued")
+    due = ("kinds", "until", "engine")
+    odd = [name for name in (by_hand if given.from_topic is None else due) if getattr(given, name)]
+    if odd:
+        option = f"--{odd[0].replace('_', '-')}"
+        parser.error(f"{option} needs --from-topic" if given.from_topic is None else f"{option}: not with --from-topic")
+    for name in ("max", "rate"):
+        if getattr(given, name) is not None and getattr(given, name) < 1:
+            parser.error(f"--{name} {getattr(given, name)}: must be 1 or more")
+    if given.from_topic is not None:
+        manual = RequeueRequest(
+            run_id=check_run_id(given.run_id) if given.run_id is not None else _new_run_id(),
+            from_topic=validate_topic(given.from_topic),
+            to_topic=None if given.to_topic is None else _checked_target(given.to_topic),
+            where=given.where,
+            max_rows=given.max,
+            skip_requeued=given.skip_requeued,
+        )
+    return RequeueJob(
+        store=given.store,
+        kinds=_kinds(given.kinds),
+        until_ms=_until(given.until),
+        manual=manual,
+        rate=given.rate,
+        dry_run=given.dry_run,
+        wait=given.wait,
+        engine=given.engine or "auto",
+        config=given.config,
+    )
+
+
+def _kinds(text: str | None) -> frozenset[str]:
+    found = frozenset(KINDS if text is None else (part.strip() for part in text.split(",") if part.strip()))
+    if not found or not found.issubset(KINDS):
+        raise UsageError(f"--kinds {text!r}: one or more of {', '.join(KINDS)}, separated by commas")
+    return found
+
+
+def _until(text: str | None) -> int:
+    if text is None or text == "now":
+        return SystemClock().now_ms()
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise UsageError(f"--until {text!r}: now, or milliseconds since 1970")
+    return int(text)
+
+
+def _checked_target(topic: str) -> str:
+    try:
+        check_send_topic(topic)
+    except MessageRejectedError as error:
+        raise UsageError(f"--to-topic {topic}: {error.why}") from error
+    return topic
+
+
+def _new_run_id() -> str:
+    return f"run-{SystemClock().now_ms()}-{secrets.token_hex(3)}"

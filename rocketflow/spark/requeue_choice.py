@@ -1,0 +1,194 @@
+"""Which rows a requeue moves: the WHERE of a run over its source, evaluated by Spark, a window of offsets at a time.
+
+A run is repeated until it is done, so its WHERE must choose the same rows each time: what it says must parse, name
+columns of the source, and not depend on chance or on the time of day.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+from rocketflow.errors import UsageError
+from rocketflow.spark.schema import COLUMN_TYPES, PROPERTIES_COLUMN
+from rocketflow_store.errors import StoreError
+from rocketflow_store.retry.requeue_properties import origin_topic_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rocketflow_store.retry.requeue_run import Queues, RequeueRequest
+
+WINDOW_OFFSETS: Final = 1 << 20
+"""Source offsets that are looked at at a time: what the driver keeps of them is bounded."""
+_OF_THE_CLOCK: Final = frozenset({"CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime"})
+
+
+class WhereError(UsageError):
+    """`--where` cannot be used."""
+
+
+class NoOriginError(StoreError):
+    """A message does not say where it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Rows by (queue id, queue offset), ascending; row i goes to `topics[topic_of[i]]` and has `sizes[i]` bytes."""
+
+    queue_ids: npt.NDArray[np.int32]
+    queue_offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    topics: tuple[str, ...]
+    topic_of: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.queue_offsets)
+
+    def keep(self, rows: npt.NDArray[Any]) -> Choice:
+        """Some of the rows, in order."""
+        return Choice(
+            self.queue_ids[rows], self.queue_offsets[rows], self.sizes[rows], self.topics, self.topic_of[rows]
+        )
+
+    def by_topic(self) -> dict[str, int]:
+        """How many rows go to which topic, those that get some."""
+        counts = np.bincount(self.topic_of, minlength=len(self.topics)).tolist()
+        return {topic: count for topic, count in sorted(zip(self.topics, counts, strict=True)) if count}
+
+
+def windows(left: Queues) -> Iterator[Queues]:
+    """Consecutive parts of queues, of at most WINDOW_OFFSETS offsets together."""
+    window: Queues = {}
+    room = WINDOW_OFFSETS
+    for queue_id, (begin, end) in sorted(left.items()):
+        at = begin
+        while at < end:
+            stop = min(end, at + room)
+            window[queue_id] = (at, stop)
+            room -= stop - at
+            at = stop
+            if room == 0:
+                yield window
+                window, room = {}, WINDOW_OFFSETS
+    if window:
+        yield window
+
+
+class Chooser:
+    """Evaluates one request's WHERE. WhereError (with the parser's words) where it cannot be used."""
+
+    def __init__(self, spark: SparkSession, store: str, request: RequeueRequest) -> None:
+        self._spark, self._store, self._request = spark, store, request
+        needed = {"queueId", "queueOffset", "storeSize"} | self._names_in_where()
+        if request.to_topic is None:
+            needed.add(PROPERTIES_COLUMN)
+        self._schema = StructType([StructField(name, kind) for name, kind in COLUMN_TYPES.items() if name in needed])
+
+    def choose(self, window: Queues) -> Choice:
+        """The rows of a window. NoOriginError where one has no target."""
+        rows = self._rows(window)
+        columns = [sf.col("queueId"), sf.col("queueOffset"), sf.col("storeSize"), self._target().alias("target")]
+        self._describe("choose rows")
+        try:
+            table = rows.select(*columns).toArrow().combine_chunks()
+        finally:
+            self._describe(None)
+        ids, offsets, sizes = (np.asarray(table.column(at)) for at in range(3))
+        order = np.lexsort((offsets, ids))
+        targets = table.column(3).combine_chunks() if hasattr(table.column(3), "combine_chunks") else table.column(3)
+        if targets.null_count:
+            row = order[np.flatnonzero(~np.asarray(targets.is_valid())[order])[0]]
+            raise NoOriginError(
+                f"topic {self._request.from_topic}, queue {ids[row]}, queue offset {offsets[row]}: no property "
+                f"{' or '.join(origin_topic_properties(self._request.from_topic))} says where it came from; "
+                f"give --to-topic (of {len(targets)} rows here, {targets.null_count} say nothing)"
+            )
+        coded = targets.dictionary_encode()
+        topic_of = np.asarray(coded.indices).astype(np.int32)
+        return Choice(
+            ids[order].astype(np.int32),
+            offsets[order].astype(np.int64),
+            sizes[order].astype(np.int64),
+            tuple(coded.dictionary.to_pylist()),
+            topic_of[order],
+        )
+
+    def rows_without_origin(self, left: Queues) -> int:
+        """How many rows of `left` would have no target."""
+        if self._request.to_topic is not None:
+            return 0
+        self._describe("look for rows without an origin")
+        try:
+            return sum(self._rows(window).where(self._target().isNull()).count() for window in windows(left))
+        finally:
+            self._describe(None)
+
+    def _rows(self, window: Queues) -> DataFrame:
+        topic = self._request.from_topic
+        begins = {str(queue_id): begin for queue_id, (begin, _) in window.items()}
+        ends = {str(queue_id): end for queue_id, (_, end) in window.items()}
+        options = {
+            "path": self._store,
+            "assign": json.dumps({topic: sorted(window)}),
+            "startingOffsets": json.dumps({topic: begins}),
+            "endingOffsets": json.dumps({topic: ends}),
+            "includeProperties": str(PROPERTIES_COLUMN in self._schema.names).lower(),
+        }
+        rows = self._spark.read.format("rocketflow").options(**options).schema(self._schema).load()
+        return rows if self._request.where is None else rows.where(self._request.where)
+
+    def _target(self) -> Any:
+        if self._request.to_topic is not None:
+            return sf.lit(self._request.to_topic)
+        properties = sf.col(PROPERTIES_COLUMN)
+        return sf.coalesce(*(properties[name] for name in origin_topic_properties(self._request.from_topic)))
+
+    def _describe(self, what: str | None) -> None:
+        text = None if what is None else f"rocketflow requeue {self._request.run_id}: {what}"
+        self._spark.sparkContext.setJobDescription(text)  # type: ignore[arg-type]
+
+    def _names_in_where(self) -> set[str]:
+        """Columns that the WHERE names, once it was found fit."""
+        if self._request.where is None:
+            return set()
+        everything = StructType([StructField(name, kind) for name, kind in COLUMN_TYPES.items()])
+        empty: DataFrame = self._spark.createDataFrame([], everything)
+        try:
+            plan = empty.where(self._request.where)._jdf.queryExecution().analyzed()
+        except (ParseException, AnalysisException) as error:
+            raise WhereError(f"--where {self._request.where!r}: {_first_words(error)}") from error
+        if not plan.deterministic():
+            raise WhereError(
+                f"--where {self._request.where!r}: depends on chance; a repeated run would move other rows"
+            )
+        clocks = sorted(_of_the_clock(plan.condition()))
+        if clocks:
+            raise WhereError(
+                f"--where {self._request.where!r}: depends on the time of day ({', '.join(clocks)}); "
+                "a repeated run would move other rows: give the time itself, e.g. timestamp'2026-11-21 10:00:00Z'"
+            )
+        references = plan.condition().references().toSeq()
+        return {references.apply(at).name() for at in range(references.size())}
+
+
+def _of_the_clock(expression: Any) -> set[str]:
+    name = str(expression.getClass().getSimpleName())
+    children = expression.children()
+    found = {name} & _OF_THE_CLOCK
+    return found.union(*(_of_the_clock(children.apply(at)) for at in range(children.size())))
+
+
+def _first_words(error: Exception) -> str:
+    """What Spark says, without its plan dump."""
+    text = str(error).split(";\n")[0]
+    return " ".join(line.strip() for line in text.split("== SQL")[0].splitlines() if line.strip())

@@ -1,0 +1,133 @@
+"""Move messages of a store: what `jobs/requeue.py` runs. Deliver what is due, or requeue rows of a topic by hand.
+
+A JVM is started only where there is something for Spark to do: a look at the store says so first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
+from rocketflow.spark.store_opening import COMMITS_TAKE_S
+from rocketflow_store.config import StorePaths, check_directory
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from rocketflow_store.retry.requeue_run import RequeueRequest
+
+_LOOK_EVERY_S = 0.05
+
+
+def preflight(job: RequeueJob) -> None:
+    """Find before anything starts what can be found: the path is a store, and nobody keeps it for writing."""
+    path, config = Path(job.store), job.store_config()
+    check_directory(path, must_exist=True)
+    with StoreReader(path, config):
+        pass
+    if job.dry_run or job.wait:
+        return
+    lock, deadline = StorePaths.of(path, config).lock, time.monotonic() + COMMITS_TAKE_S
+    while (holder := lock_holder(lock)) is not None:  # a commit of somebody else is soon over
+        if time.monotonic() > deadline:
+            raise StoreLockedError(path, holder)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
+    """(the result, exit code) of a job that needs no Spark; None where it does."""
+    if job.manual is not None:
+        return _finished_before(job, job.manual)
+    from rocketflow.spark.requeue_due import deliver_locally
+
+    return deliver_locally(job)
+
+
+def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any], int]:
+    """(the result, exit code), with encoding on the executors of `spark`."""
+    if job.manual is not None:
+        from rocketflow.spark.manual_requeue import ManualRequeue
+
+        result = ManualRequeue(spark, job, job.manual).run()
+        return result.as_dict(), result.exit_code
+    from rocketflow.spark.requeue_due import deliver_on_spark
+
+    return deliver_on_spark(spark, job)
+
+
+def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
+    """As `run_without_spark`, or in a session that is begun for it, and ended."""
+    preflight(job)
+    done = run_without_spark(job)
+    if done is not None:
+        return done
+    from rocketflow.spark.session import build_session
+
+    spark = build_session("rocketflow-requeue", fast_start=True)
+    try:
+        if "ROCKETFLOW_DEBUG" not in os.environ:
+            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line
+        return run_with_spark(spark, job)
+    finally:
+        spark.stop()
+
+
+def _finished_before(job: RequeueJob, request: RequeueRequest) -> tuple[dict[str, Any], int] | None:
+    from rocketflow.spark.manual_requeue import ManualResult, look
+
+    run, _ = look(job, request)
+    if run is None or not run.finished:
+        return None
+    result = ManualResult(request, total_rows=run.rows, finished=True, dry_run=job.dry_run)
+    print(f"run {request.run_id} is done already: {run.rows} rows", file=sys.stderr, flush=True)
+    return result.as_dict(), result.exit_code
+
+
+def last_line(told: dict[str, Any], seconds: float) -> str:
+    """The one line that ends a job."""
+    rows = int(told.get("rows", 0))
+    rate = rows / seconds if seconds and not told.get("dryRun") else 0.0
+    timed = {"seconds": round(seconds, 3), "rowsPerSecond": round(rate, 1)}
+    return json.dumps({"job": "requeue", "rows": rows, "batches": 0, **told, **timed}, ensure_ascii=False)
+
+
+def _print_sample(told: dict[str, Any]) -> None:
+    """What a dry run found, for people."""
+    print(f"dry run: {told['rows']} rows would be moved", file=sys.stderr)
+    for topic, count in told.get("to", {}).items() if isinstance(told.get("to"), dict) else ():
+        print(f"  {count} to {topic}", file=sys.stderr)
+    for row in told.get("sample", ()):
+        place = f"queue {row['queueId']} offset {row['queueOffset']}"
+        print(f"  {place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, look, run; the exit code is that of interface.md's table."""
+    from rocketflow.spark.job_errors import exit_code_of
+
+    began, job = time.monotonic(), None
+    try:
+        job = parse_arguments(arguments)
+        if job.manual is not None:
+            print(f"run id {job.manual.run_id}", file=sys.stderr, flush=True)
+        told, code = run_in_own_session(job)
+    except KeyboardInterrupt:
+        again = f"; repeat it with --run-id {job.manual.run_id}" if job is not None and job.manual is not None else ""
+        print(f"interrupted: what is committed stays{again}", file=sys.stderr)
+        return 130
+    except Exception as error:  # every failure becomes one line and an exit code
+        return exit_code_of(error)
+    if told.get("dryRun"):
+        _print_sample(told)
+    print(last_line(told, time.monotonic() - began), flush=True)
+    return code

@@ -1,0 +1,128 @@
+"""Who moved which messages, and when: read from the commit topic's envelopes alone.
+
+Every commit that moved messages together with its progress is there: deliveries of what was due (delay levels, timers),
+requeues by hand, bridges; a sink's commits too. What retention took from the log is not in the ledger any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
+from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.retry.requeue_properties import (
+    PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
+    PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET,
+    PROPERTY_REQUEUE_RUN_ID,
+)
+from rocketflow_store.retry.requeue_run import KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.retry.requeue_run import RequeueRequest
+    from rocketflow_store.store_reader import StoreReader
+
+    Ints = npt.NDArray[np.int64]
+
+SINK_KIND = "sink"
+_OFFSET_BITS = 44
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One commit: `commit` as it stands in the log, `time` ms."""
+
+    commit: CommitEnvelope
+    time: int
+
+    @property
+    def kind(self) -> str:
+        """What made it: "requeue", "delay", "timer", ...; "sink" for a commit without progress."""
+        kind = self.commit.progress.get("kind")
+        return kind if isinstance(kind, str) else SINK_KIND
+
+    def as_dict(self) -> dict[str, Any]:
+        """One line of the ledger."""
+        commit, progress = self.commit, self.commit.progress
+        return {
+            "time": self.time,
+            "kind": self.kind,
+            "runId": commit.run_id,
+            "sinkId": commit.sink_id,
+            "batchId": commit.batch_id,
+            "from": progress.get("from"),
+            "to": progress.get("topics") or progress.get("to"),
+            "rows": commit.rows,
+            "beginOffset": commit.begin_offset,
+            "endOffset": commit.end_offset,
+            "progress": dict(progress),
+        }
+
+
+def ledger(reader: StoreReader) -> Iterator[LedgerEntry]:
+    """All commits that are in the log, oldest first."""
+    low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+    columns = ("body", "physicalOffset", "storeTimestamp")
+    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns):
+        places, times = (np.asarray(batch.column(at).cast("int64")).tolist() for at in (1, 2))
+        for body, place, time_us in zip(batch.column(0).to_pylist(), places, times, strict=True):
+            commit = decode_envelope(body)
+            if commit is not None and commit.begin_offset == place:
+                yield LedgerEntry(commit, time_us // 1000)
+
+
+def requeued_by_others(reader: StoreReader, request: RequeueRequest) -> RequeuedRows:
+    """Rows of the request's source that runs other than its own have moved, as far as the log still tells."""
+    found = [np.zeros(0, np.int64)]
+    for entry in ledger(reader):
+        commit = entry.commit
+        of_source = entry.kind == KIND and commit.progress.get("from") == request.from_topic
+        if of_source and commit.rows and commit.run_id != request.run_id:
+            found.append(_origins(reader, commit))
+    return RequeuedRows(np.unique(np.concatenate(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class RequeuedRows:
+    """Rows by place."""
+
+    keys: Ints
+
+    def among(self, queue_ids: npt.NDArray[np.int32], queue_offsets: Ints) -> npt.NDArray[np.bool_]:
+        """Which of these rows are among them."""
+        found: npt.NDArray[np.bool_] = np.isin(_keys(queue_ids, queue_offsets), self.keys)
+        return found
+
+
+def _keys(queue_ids: npt.NDArray[np.int32], queue_offsets: Ints) -> Ints:
+    return (queue_ids.astype(np.int64) << _OFFSET_BITS) | queue_offsets
+
+
+def _origins(reader: StoreReader, commit: CommitEnvelope) -> Ints:
+    """Places of the rows that a commit moved."""
+    found = [np.zeros(0, np.int64)]
+    offset = max(commit.begin_offset, reader.min_phy_offset)
+    files = {mapped.file_from_offset: mapped for mapped in reader.log_files}
+    while offset < commit.end_offset:
+        begin = offset - offset % reader.log.file_size
+        if begin not in files:
+            break
+        mapped = files[begin]
+        scan = scan_file(mapped, offset - begin, min(commit.end_offset - begin, mapped.file_size))
+        if len(scan.positions):
+            segments = RecordColumns(mapped.buffer, scan.positions, scan.sizes).property_segments()
+            moved = np.flatnonzero(np.asarray(segments.column(PROPERTY_REQUEUE_RUN_ID).is_valid()))
+            names = (PROPERTY_REQUEUE_ORIGIN_QUEUE_ID, PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET)
+            ids, offsets = (np.asarray(segments.column(name).cast("int64").fill_null(0))[moved] for name in names)
+            found.append(_keys(ids.astype(np.int32), offsets))
+            offset = begin + scan.end
+        else:
+            offset = begin + mapped.file_size
+    return np.concatenate(found)

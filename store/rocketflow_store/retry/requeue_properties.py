@@ -1,0 +1,52 @@
+"""What a message says once it was requeued by hand, and what of its old life it no longer says.
+
+A requeued message is a new one of its target topic: body, flag, bornTimestamp, bornHost, keys, tags, UNIQ_KEY and the
+sender's own properties stay; reconsumeTimes is 0. The five REQUEUE_ properties name the run and the record it was made
+of.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rocketflow_store.retry.retry_topics import (
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_RETRY_TOPIC,
+)
+from rocketflow_store.topic_names import DLQ_PREFIX, RETRY_PREFIX
+
+PROPERTY_REQUEUE_RUN_ID: Final = "REQUEUE_RUN_ID"
+PROPERTY_REQUEUE_ORIGIN_TOPIC: Final = "REQUEUE_ORIGIN_TOPIC"
+PROPERTY_REQUEUE_ORIGIN_QUEUE_ID: Final = "REQUEUE_ORIGIN_QUEUE_ID"
+PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET: Final = "REQUEUE_ORIGIN_QUEUE_OFFSET"
+PROPERTY_REQUEUE_ORIGIN_MSG_ID: Final = "REQUEUE_ORIGIN_MSG_ID"
+
+BOOKKEEPING: Final = (
+    # a delay or a delivery time that is over
+    *("DELAY", "REAL_TOPIC", "REAL_QID"),
+    *("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS"),
+    *("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY"),
+    # failed attempts: the next failure is the first again
+    *(PROPERTY_RETRY_TOPIC, PROPERTY_ORIGIN_MESSAGE_ID, PROPERTY_RECONSUME_TIME, PROPERTY_MAX_RECONSUME_TIMES),
+    *(PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_DLQ_ORIGIN_MESSAGE_ID, "CONSUME_START_TIME", "WAIT"),
+    # the pull or pop that it came with
+    *("MIN_OFFSET", "MAX_OFFSET", "POP_CK", "1ST_POP_TIME"),
+    # a transaction that is over, other places
+    *("TRAN_MSG", "__transactionId__", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"),
+    *("CHECK_IMMUNITY_TIME_IN_SECONDS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
+)
+"""Properties that a requeued message no longer has."""
+
+_BY_FAILURE: Final = (PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_RETRY_TOPIC)
+_BY_QUARANTINE: Final = ("QUARANTINE_ORIGIN_TOPIC",)
+
+
+def origin_topic_properties(from_topic: str) -> tuple[str, ...]:
+    """Properties that name the topic of a message before it was in `from_topic`; the first that it has counts."""
+    if from_topic.startswith((DLQ_PREFIX, RETRY_PREFIX)):
+        return _BY_FAILURE + _BY_QUARANTINE
+    return _BY_QUARANTINE + _BY_FAILURE

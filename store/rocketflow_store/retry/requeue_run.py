@@ -1,0 +1,187 @@
+"""A run that requeues messages of a topic by hand: what it was asked, which rows it is about, how far it came.
+
+All of it is in the envelopes of the run's commits (`sink.progress_commit`), under the sink id `requeue:RUN`. The first
+commit of a run has no rows: it fixes the source's queues [begin, end) for good, so that a run that is repeated sees the
+rows that it saw first, however the topic grew. Each later one holds rows and the positions behind them.
+
+A run goes through the queues in the order of their ids, through each by offset.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.sink.sink_commit import last_commit
+from rocketflow_store.topic_names import DLQ_PREFIX, RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.config_files import TopicsFile
+    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.sink.sink_commit import CommitLogReads
+
+KIND: Final = "requeue"
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_.@-]{1,100}\Z")
+_NEW_TOPIC_QUEUES: Final = 8
+
+Queues = dict[int, tuple[int, int]]
+"""[begin, end) of queue offsets by queue id."""
+
+
+class RequeueMismatchError(StoreError):
+    """A run id came again with another request."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequest:
+    """What a run moves: rows of `from_topic` for which `where` holds, the first `max_rows` of them at most.
+
+    `to_topic` None: each to the topic that it came from. `skip_requeued`: without rows that other runs moved already.
+    """
+
+    run_id: str
+    from_topic: str
+    to_topic: str | None = None
+    where: str | None = None
+    max_rows: int | None = None
+    skip_requeued: bool = False
+
+    @property
+    def sink_id(self) -> str:
+        return f"{KIND}:{self.run_id}"
+
+    def as_json(self) -> dict[str, Any]:
+        """What every envelope of the run says."""
+        return {
+            "kind": KIND,
+            "from": self.from_topic,
+            "to": self.to_topic,
+            "where": self.where,
+            "max": self.max_rows,
+            "skipRequeued": self.skip_requeued,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRun:
+    """A run as its last commit left it: `positions` are the next queue offsets, `rows` is how many were moved."""
+
+    request: RequeueRequest
+    queues: Queues
+    positions: dict[int, int]
+    rows: int
+    finished: bool
+    commit: CommitEnvelope
+
+    @property
+    def left(self) -> Queues:
+        """What was not looked at yet."""
+        found = {queue_id: (self.positions[queue_id], end) for queue_id, (_, end) in sorted(self.queues.items())}
+        return {queue_id: (begin, end) for queue_id, (begin, end) in found.items() if begin < end}
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows may still be moved; None where there is no limit."""
+        return None if self.request.max_rows is None else max(self.request.max_rows - self.rows, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RequeuedBatch:
+    """Rows to append, and where the run is behind them."""
+
+    positions: Mapping[int, int]
+    finished: bool
+    rows: int = 0
+    chunks: Sequence[EncodedChunk] = field(default=())
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """How many rows go to which topic."""
+
+
+def check_run_id(run_id: str) -> str:
+    """Refuse an id that cannot be a tag and a key."""
+    if not _RUN_ID.match(run_id):
+        raise StoreConfigError("runId", run_id, "must be 1 to 100 of letters, digits and _.@-")
+    return run_id
+
+
+def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | None:
+    """The run of this id as its last commit left it, None where it never began.
+
+    RequeueMismatchError where it was asked for something else.
+    """
+    commit = last_commit(reads, request.sink_id)
+    if commit is None:
+        return None
+    progress, asked = commit.progress, request.as_json()
+    for name, value in asked.items():
+        if progress.get(name) != value:
+            raise RequeueMismatchError(
+                f"run id {request.run_id} began with {name} {progress.get(name)!r}, not {value!r}: "
+                "repeat it as it was, or give another run id"
+            )
+    queues = {int(queue_id): (int(begin), int(end)) for queue_id, (begin, end) in progress["queues"].items()}
+    positions = {int(queue_id): int(at) for queue_id, at in progress["positions"].items()}
+    return RequeueRun(request, queues, positions, int(progress["rows"]), bool(progress["finished"]), commit)
+
+
+def begin_run(store: MessageStore, request: RequeueRequest, queues: Queues) -> RequeueRun:
+    """Fix which rows a run is about; the run itself where it began before."""
+    known = find_run(store, request)
+    if known is not None:
+        return known
+    check_run_id(request.run_id)
+    positions = {queue_id: begin for queue_id, (begin, _) in queues.items()}
+    progress = _progress(request, queues, positions, 0, finished=not any(begin < end for begin, end in queues.values()))
+    commit_progress(store, ProgressBatch(request.sink_id, request.run_id, None, progress))
+    return _found(store, request)
+
+
+def advance_run(store: MessageStore, run: RequeueRun, batch: RequeuedBatch) -> RequeueRun:
+    """Append the rows of a batch and move the run on, at once. ProgressMovedError where the run went on meanwhile."""
+    positions = {**run.positions, **batch.positions}
+    progress = _progress(run.request, run.queues, positions, run.rows + batch.rows, finished=batch.finished)
+    moved = {str(one): [run.positions[one], at] for one, at in sorted(positions.items()) if at > run.positions[one]}
+    progress |= {"moved": moved, "topics": dict(batch.topics)}
+    for topic in batch.topics:
+        store.ensure_topic(topic, queues_of_a_new(topic))
+    sink_id, run_id = run.request.sink_id, run.request.run_id
+    commit_progress(store, ProgressBatch(sink_id, run_id, run.commit, progress, batch.rows, batch.chunks))
+    return _found(store, run.request)
+
+
+def queues_of_a_new(topic: str) -> int:
+    """How many queues a topic is made with."""
+    return 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else _NEW_TOPIC_QUEUES
+
+
+def queue_count(topics: TopicsFile, topic: str) -> int:
+    """Write queues that a topic has, or will be made with."""
+    known = topics.get(topic)
+    return known.write_queue_nums if known is not None else queues_of_a_new(topic)
+
+
+def _found(store: MessageStore, request: RequeueRequest) -> RequeueRun:
+    found = find_run(store, request)
+    assert found is not None, f"run {request.run_id} was committed just now"
+    return found
+
+
+def _progress(
+    request: RequeueRequest, queues: Queues, positions: Mapping[int, int], rows: int, *, finished: bool
+) -> dict[str, Any]:
+    return {
+        **request.as_json(),
+        "queues": {str(queue_id): list(bounds) for queue_id, bounds in sorted(queues.items())},
+        "positions": {str(queue_id): at for queue_id, at in sorted(positions.items())},
+        "rows": rows,
+        "finished": finished,
+    }
