@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketflow.runtime import cache_directory
+from tests.fuzz import line_coverage
+from tests.fuzz.line_coverage import Looked
 from tests.fuzz.targets import TARGETS, Target, in_memory
 from tests.reliability import results
 from tests.reliability.trials import environment
@@ -44,6 +46,7 @@ class Fuzzed:
     seconds: float
     covered: int
     finding: str
+    looked: Looked
 
     @property
     def a_second(self) -> float:
@@ -97,12 +100,14 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
     executed = re.search(r"number_of_executed_units: (\d+)", told)
     covered = re.findall(r" cov: (\d+) ", told)
     finding = "" if child.returncode == 0 else told[-3000:]
+    seconds = time.monotonic() - began
     return Fuzzed(
         target.name,
         int(executed[1]) if executed else 0,
-        time.monotonic() - began,
+        seconds,
         int(covered[-1]) if covered else 0,
         finding,
+        Looked() if finding else line_coverage.look(target.name),
     )
 
 
@@ -127,7 +132,8 @@ def main() -> int:
         print(f"no coverage-guided fuzzing here: {fuzzer}")
         return 4
     total, began, found = 0, time.monotonic(), 0
-    print(f"{'target':<22}{'executions':>12}{'a second':>10}{'edges':>8}")
+    print(f"{'target':<22}{'executions':>12}{'a second':>10}{'edges':>8}{'slowest ms':>12}")
+    looked = Looked()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for one in pool.map(
             lambda target: fuzz(target, given.runs // (SLOW_SHARE if target.slow else 1), given.seconds, fuzzer),
@@ -135,14 +141,28 @@ def main() -> int:
         ):
             total += one.executions
             found += bool(one.finding)
-            print(f"{one.name:<22}{one.executions:>12}{one.a_second:>10.0f}{one.covered:>8}", flush=True)
+            slowest = one.looked.slowest_ms
+            print(
+                f"{one.name:<22}{one.executions:>12}{one.a_second:>10.0f}{one.covered:>8}{slowest:>12.2f}", flush=True
+            )
+            if not TARGETS[one.name].slow:
+                looked.add(one.looked)
             if one.finding:
                 print(one.finding, flush=True)
     seconds = time.monotonic() - began
     print(f"{total} executions in {seconds:.0f} s, {total / seconds:.0f} a second; findings: {found}")
+    print(f"of the decoders' lines {100 * looked.share:.1f} % ran, the slowest input took {looked.slowest_ms:.2f} ms")
     if not given.targets:
         speed = round(total / seconds)
-        results.measured("fuzz", executions=total, perSecond=speed, findings=found, targets=len(chosen))
+        results.measured(
+            "fuzz",
+            executions=total,
+            perSecond=speed,
+            findings=found,
+            targets=len(chosen),
+            linesPercent=round(100 * looked.share, 1),
+            slowestMs=round(looked.slowest_ms, 2),
+        )
         results.write([])
     return 3 if found else 0
 

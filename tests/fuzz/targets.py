@@ -28,6 +28,7 @@ from rocketflow_store.broker_conf import load_broker_conf
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.columnar.inner_batches import NoBatchBodyError, unwrap
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.scan import scan_records
@@ -35,7 +36,7 @@ from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.compression import compress_body, decompress_body
@@ -47,9 +48,11 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import StoreMeta
+from rocketflow_store.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
+from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
@@ -146,6 +149,15 @@ def record_bytes(**changes: object) -> bytes:
     return encode_record(RecordFields(**fields), phy_offset, 3, 1_700_000_000_000, property_crc)  # type: ignore[arg-type]
 
 
+def batch_seeds() -> list[bytes]:
+    properties = b"KEYS\x01k\x02TAGS\x01x\x02"
+    return [
+        encode_batch_body([BatchEntry(number, b"body", properties) for number in range(3)]),
+        encode_batch_body([BatchEntry(0, b"x", b"a\x01b\x02")] * 2),
+        b"",
+    ]
+
+
 def record_seeds() -> list[bytes]:
     kinds: list[dict[str, object]] = [
         {},
@@ -160,6 +172,8 @@ def record_seeds() -> list[bytes]:
         {"properties": b"a\x01b\x02a\x01c\x02no pair\x02\x01\x02x\x01y"},
         {"sys_flag": 8},
         {"topic": b"../../evil"},
+        {"sys_flag": 0x180, "body": batch_seeds()[0], "properties": b"INNER_NUM\x013\x02INNER_BASE\x010\x02"},
+        {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x013,4\x02"},
     ]
     return [record_bytes(**kind) for kind in kinds]
 
@@ -222,6 +236,25 @@ def every_column(records: RecordColumns) -> None:
     batch.validate(full=True)
 
 
+def inner_batches(data: bytes) -> None:
+    """A record whose body is a batch, unwrapped in both ways."""
+    raw = record_bytes(sys_flag=INNER_BATCH_FLAG | NEED_UNWRAP_FLAG, body=data)
+    records = RecordColumns(pa.py_buffer(raw), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
+    rows = ColumnBuilder(records, QueueIdentity("t", 1, ""), np.array([7]), records.positions).batch(SOURCE_COLUMNS)
+    try:
+        one_by_one = inner_messages(decode_record(raw))
+    except CorruptRecordError:
+        one_by_one = None
+    try:
+        unwrapped = unwrap(rows, SOURCE_COLUMNS)
+    except NoBatchBodyError:
+        assert one_by_one is None
+        return
+    assert one_by_one is not None
+    unwrapped.validate(full=True)
+    assert unwrapped.column(SOURCE_COLUMNS.index("body")).to_pylist() == [one.body for one in one_by_one]
+
+
 def records_by_units(data: bytes) -> None:
     """The bytes of a log file, and units that point anywhere into it."""
     count = data[0] % 8 if data else 0
@@ -233,6 +266,8 @@ def records_by_units(data: bytes) -> None:
     records = without(records, content_faults(records)) if records.count else records
     if records.count:
         every_column(records)
+        light = QueueIdentity("%LMQ%a", 0, "", exact=False)
+        records.check_place(records.positions, np.full(records.count, 3), light)
 
 
 def by_units_seeds() -> list[bytes]:
@@ -427,7 +462,8 @@ def check_types(envelope: CommitEnvelope) -> None:
 
 
 def envelope_seeds() -> list[bytes]:
-    return [CommitEnvelope("sink", 3, "run", 1, 10, "ff", 0, 512, "query").encode()]
+    plain = CommitEnvelope("sink", 3, "run", 1, 10, "ff", 0, 512, "query")
+    return [plain.encode(), replace(plain, progress={"orders": {"0": 7}}).encode()]
 
 
 def broker_conf(data: bytes) -> None:
@@ -481,8 +517,11 @@ def sql_seeds() -> list[bytes]:
         "a NOT IN ('x', 'it''s') AND b CONTAINS 'y'",
         "(a = TRUE) <> (b < -7L) /* c */ -- d",
         "a STARTSWITH 'x' OR a NOT ENDSWITH 'y'",
+        "a NOT BETWEEN 1 AND 9 OR a BETWEEN NULL AND 3",
+        "a < 99999999999999999999 AND a = NULL",
     ]
-    return [one.encode() + b"\x005" for one in texts]
+    values = (b"5", b"NaN", b"-Infinity", b"0x1.8p3", b"0x1p99999", b"1e400")
+    return [one.encode() + b"\0" + value for one in texts for value in (values if one is texts[0] else values[:1])]
 
 
 def tags(data: bytes) -> None:
@@ -598,7 +637,7 @@ TARGETS = {
         Target("index-file", index_file, lambda: [struct.pack(">qqqqii", 1, 2, 0, 300, 1, 3) + bytes(100)]),
         Target("batch-queue", batch_queue, lambda: [struct.pack(">qiqqqhii", 0, 9, 0, 1, 0, 3, -1, 0) * 2]),
         Target("queue-ext", queue_ext, lambda: [b"\0" + struct.pack(">hqqh", 24, 7, 8, 4) + b"bits"]),
-        Target("batch-body", batch_body, lambda: [encode_batch_body([BatchEntry(0, b"x", b"a\x01b\x02")] * 2)]),
+        Target("batch-body", batch_body, batch_seeds),
         Target("stop-record", stop_record, stop_seeds),
         Target("layout", layout, lambda: [b'{"storeId":"a","storePathCommitLog":["/x"]}']),
         Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),
@@ -610,8 +649,14 @@ TARGETS = {
         Target(
             "broker-conf",
             broker_conf,
-            lambda: [b"flushDiskType=SYNC_FLUSH\\\n\nbrokerIP1: 1.2.3.4\nbrokerName=\\u0041\n"],
+            lambda: [
+                b"flushDiskType=SYNC_FLUSH\\\n\nbrokerIP1: 1.2.3.4\nbrokerName=\\u0041\n",
+                b"enableLmq=true\nfileReservedTime=48\nmaxMessageSize=99999999999\n",
+                b"enableLmq=maybe\n",
+                b"diskMaxUsedSpaceRatio=x\n",
+            ],
         ),
+        Target("inner-batches", inner_batches, batch_seeds),
         Target("staged-part", staged_part, lambda: [a_part().inline]),
         Target("message-id", message_id, lambda: [offset_msg_id("1.2.3.4:1", 7).encode(), b"[::1]:1", b"0" * 56]),
         Target("sql92", sql92, sql_seeds),

@@ -76,9 +76,12 @@ def _memory(one: dict[str, Any]) -> str:
 
 
 def _fuzz(one: dict[str, Any]) -> str:
-    return (
+    told = (
         f"{one['executions']:,}; {one['perSecond']:,} a second; {one['findings']} findings in {one['targets']} targets"
     )
+    if "linesPercent" in one:
+        told += f"; {one['linesPercent']} % of the decoders' lines; slowest input {one['slowestMs']} ms"
+    return told
 
 
 def _planted(one: dict[str, Any]) -> str:
@@ -90,7 +93,7 @@ MEASURED = {
     "start": ("from exec to the first ack, first read behind a kill, p50 / p95 / max", _starts, "10 s"),
     "syncs": ("SYNC_FLUSH: syncs an ack; acks without a sync that covers them", _syncs, "0 without"),
     "memory": ("RssAnon of a writer, highest; left when it is closed", _memory, "300 MiB; 0, 0"),
-    "fuzz": ("fuzzing, executions", _fuzz, "2,000,000"),
+    "fuzz": ("fuzzing, executions", _fuzz, "2,000,000; 95 %; 5 ms"),
     "planted": ("planted bugs caught", _planted, "all"),
 }
 """What a figure is called, how its values are told, and its bar."""

@@ -77,6 +77,9 @@ def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa
             raise NoBatchBodyError(row, str(error)) from error
         counts[number] = len(found)
         positions += found
+    schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
+    if not positions:
+        return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
     of_record = np.repeat(rows, counts)
     at = np.array(positions, np.int64) + ends[of_record]
     body_ends = at + BODY_AT + fixed_width_at(octets, ">i4", at + BODY_SIZE_AT)
@@ -102,5 +105,4 @@ def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa
                 return segments.maps()
         return records.column(name).take(int_array(of_record, pa.int64()))
 
-    schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
     return pa.RecordBatch.from_arrays([column(name) for name in columns], schema=schema)

@@ -1,0 +1,134 @@
+"""What the inputs that fuzzing kept go through: `python -m tests.fuzz.line_coverage TARGET [--missing]`.
+
+Every input runs for its time, and once more to see which lines run. What counts as a decoder is every function of the
+store that some input entered while it was decoded, except in the rooms that only move bytes; its lines that no input
+reached are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import rocketflow_store
+from rocketflow.runtime import cache_directory
+from tests.fuzz.targets import TARGETS, Target
+
+_STORE: Final = Path(rocketflow_store.__file__).parent
+_NO_DECODERS: Final = ("files", "mapped_files", "config.py", "layout/file_sizes.py")
+_MOST_TRACED: Final = 3_000
+"""Inputs that are run line by line: the smallest of those that were kept."""
+_SECONDS: Final = 600
+
+
+@dataclass
+class Looked:
+    """Lines are `file:number`, the file from the store's folder on."""
+
+    slowest_ms: float = 0.0
+    ran: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+
+    def add(self, other: Looked) -> None:
+        """Join what another target saw."""
+        self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
+        self.ran |= other.ran
+        self.missing = (self.missing | other.missing) - self.ran
+
+    @property
+    def share(self) -> float:
+        """How much of all lines ran."""
+        return len(self.ran) / max(len(self.ran) + len(self.missing), 1)
+
+
+def look(name: str) -> Looked:
+    """What the inputs kept for a target do, in a process of its own."""
+    command = [sys.executable, "-m", "tests.fuzz.line_coverage", name]
+    told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=_SECONDS, check=True).stdout)
+    return Looked(told["slowestMs"], set(told["ran"]), set(told["missing"]))
+
+
+def inputs(target: Target) -> list[bytes]:
+    """The seeds, and what fuzzing kept because it went somewhere new."""
+    kept = cache_directory() / "fuzz" / "corpus" / target.name
+    files = sorted(kept.iterdir(), key=lambda path: path.stat().st_size) if kept.is_dir() else []
+    return [*target.seeds(), *(path.read_bytes() for path in files)]
+
+
+def slowest_ms(target: Target, data: list[bytes]) -> float:
+    """The longest that one input takes, the faster of two runs each."""
+    longest = 0.0
+    for one in data:
+        times = []
+        for _ in range(2):
+            began = time.perf_counter()
+            target.run(one)
+            times.append(time.perf_counter() - began)
+        longest = max(longest, min(times))
+    return longest * 1000
+
+
+def lines(target: Target, data: list[bytes]) -> tuple[set[str], set[str]]:
+    """(lines that ran, lines of all functions that were entered)."""
+    ran: set[tuple[str, int]] = set()
+    entered: set[CodeType] = set()
+
+    def in_function(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return in_function
+
+    def on_call(frame: FrameType, event: str, _: Any) -> Any:
+        if event != "call" or not _decodes(frame.f_code.co_filename):
+            return None
+        entered.add(frame.f_code)
+        return in_function
+
+    for one in data[:_MOST_TRACED]:
+        sys.settrace(on_call)
+        try:
+            target.run(one)
+        finally:
+            sys.settrace(None)
+    there = {(code.co_filename, line) for code in entered for line in _lines_of(code)}
+    return {_named(*line) for line in there & ran}, {_named(*line) for line in there}
+
+
+def _decodes(file: str) -> bool:
+    return file.startswith(str(_STORE)) and not Path(file).relative_to(_STORE).as_posix().startswith(_NO_DECODERS)
+
+
+def _named(file: str, line: int) -> str:
+    return f"{Path(file).relative_to(_STORE)}:{line}"
+
+
+def _lines_of(code: CodeType) -> Iterator[int]:
+    """Lines with code that runs when the function does: not its head, nor those of functions in it."""
+    for _, _, line in code.co_lines():
+        if line is not None and line != code.co_firstlineno:
+            yield line
+
+
+def main() -> None:
+    """One JSON object on stdout; with --missing, the lines that no input reached."""
+    target = TARGETS[sys.argv[1]]
+    data = inputs(target)
+    for one in target.seeds():
+        target.run(one)
+    slowest = slowest_ms(target, data)
+    ran, there = lines(target, data)
+    if "--missing" in sys.argv:
+        print("\n".join(sorted(there - ran)))
+    else:
+        print(json.dumps({"slowestMs": slowest, "ran": sorted(ran), "missing": sorted(there - ran)}))
+
+
+if __name__ == "__main__":
+    main()
