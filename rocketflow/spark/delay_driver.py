@@ -1,0 +1,212 @@
+"""Delivery of delayed messages on Spark: tasks read what is due and encode it, the driver commits.
+
+    counts = deliver_due_on_spark(spark, "/data/store", until_ms=None, dry_run=False, config=None)
+
+The driver holds the store's lock from the plan to the last commit, so that nobody delivers in between; tasks read the
+store beside it without a lock (`StoreReader`) and stage their parts below `rocketflow/staging`. A round of parts goes
+into the log with one envelope, which says how far every level is then: a driver that is killed leaves whole rounds, and
+parts that the next run sweeps. A commit is refused, and the round planned again, where another thread of the driver
+delivered meanwhile. So few messages that one task would do are delivered by the driver itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.spark.rebuild_engine import PathNotSharedError
+from rocketflow_store.errors import StoreAccessError
+from rocketflow_store.files import os_files
+from rocketflow_store.message_store import MessageStore
+from rocketflow_store.schedule.delivery import (
+    SINK_ID,
+    DelayDelivery,
+    DeliveryResult,
+    due_by_level,
+    preview_due,
+)
+from rocketflow_store.schedule.redelivery import Redelivery, redeliveries
+from rocketflow_store.sink.progress_commit import ProgressMovedError
+from rocketflow_store.sink.sink_commit import sweep
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load, stage
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.config import StoreConfig
+
+    Progress = Callable[[int, int], None]
+
+UNITS_A_TASK: Final = 1 << 16
+_TASKS_A_CORE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DueRange:
+    """Messages [start, end) of a level's queue that a task reads and stages."""
+
+    store: str
+    config: StoreConfig
+    level: int
+    start: int
+    end: int
+    until_ms: int
+    staging: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRange:
+    """What a task made of a range: its messages without their bytes, which are in the parts."""
+
+    found: list[Redelivery]
+    parts: list[StagedPart]
+
+
+def deliver_due_on_spark(
+    spark: SparkSession,
+    store_path: str | os.PathLike[str],
+    until_ms: int | None = None,
+    dry_run: bool = False,
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Deliver what is due at `until_ms` (by default, and at the latest, now); counts under `DeliveryResult`'s names.
+
+    A dry run counts what would be delivered at `until_ms`, any time, and takes no lock. StoreLockedError where another
+    process writes to the store; PathNotSharedError where an executor does not see it.
+    """
+    began = time.monotonic()
+    if dry_run:
+        with StoreReader(store_path, config) as reader:
+            result = preview_due(reader, reader.config.clock.now_ms() if until_ms is None else until_ms)
+    else:
+        with MessageStore.open(store_path, config) as store:
+            result = _deliver(spark, store, until_ms, progress)
+    seconds = time.monotonic() - began
+    rate = round(result.rows / seconds, 1) if seconds else 0.0
+    return {**result.as_dict(), "seconds": round(seconds, 3), "rowsPerSecond": rate}
+
+
+def _deliver(
+    spark: SparkSession, store: MessageStore, until_ms: int | None, progress: Progress | None
+) -> DeliveryResult:
+    now_ms = store.config.clock.now_ms()
+    result = DeliveryResult(now_ms if until_ms is None else min(until_ms, now_ms))
+    delivery = DelayDelivery(store)
+    at_once = max(spark.sparkContext.defaultParallelism, 1) * _TASKS_A_CORE
+    total = None
+    while True:
+        result.next_due_ms = None
+        due = due_by_level(store, delivery.positions, result)
+        waiting = sum(end - start for start, end in due.values())
+        if not waiting:
+            return result
+        if total is None:
+            if waiting <= UNITS_A_TASK:
+                return delivery.deliver(result.until_ms, progress)
+            total = waiting
+        if not _round(spark, delivery, store, due, result, at_once):
+            return result
+        if progress is not None:
+            progress(result.rows, total)
+
+
+def _round(
+    spark: SparkSession,
+    delivery: DelayDelivery,
+    store: MessageStore,
+    due: dict[int, tuple[int, int]],
+    result: DeliveryResult,
+    most_tasks: int,
+) -> bool:
+    """Stage the next ranges and commit them together; False where nothing of them was due after all."""
+    after = delivery.positions.after
+    batch_id = 0 if after is None else after.batch_id + 1
+    directory = batch_directory(store.paths.staging, SINK_ID, batch_id)
+    ranges = [
+        (level, at, min(at + UNITS_A_TASK, end))
+        for level, (start, end) in due.items()
+        for at in range(start, end, UNITS_A_TASK)
+    ]
+    tasks = [
+        DueRange(str(store.path), store.config, level, start, end, result.until_ms, str(directory))
+        for level, start, end in ranges[:most_tasks]
+    ]
+    try:
+        found, parts = _in_order(_run(spark, tasks), result)
+        chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+        moved = delivery.commit(found, chunks)
+    except ProgressMovedError:
+        delivery.look_again()
+        return True
+    finally:
+        os_files.remove_tree(directory)
+    sweep(store.paths.staging, SINK_ID, batch_id)
+    if moved:
+        result.commits += 1
+        for one in found:
+            result.add(one)
+    return moved
+
+
+def _in_order(staged: Sequence[StagedRange], result: DeliveryResult) -> tuple[list[Redelivery], list[StagedPart]]:
+    """The messages of a round, level by level up to the first one that is not due."""
+    found: list[Redelivery] = []
+    parts: list[StagedPart] = []
+    waiting: set[int] = set()
+    for one in staged:
+        if one.found and one.found[0].level not in waiting:
+            found += one.found
+            parts += one.parts
+            result.wait_for(one.found[-1].next_due_ms)
+            if one.found[-1].next_due_ms is not None:
+                waiting.add(one.found[-1].level)
+    return found, parts
+
+
+def _run(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRange]:
+    context = spark.sparkContext
+    context.setJobDescription(f"rocketflow requeue: {sum(one.end - one.start for one in tasks)} delayed messages")
+    try:
+        return context.parallelize(tasks, len(tasks)).map(_stage_there).collect()
+    finally:
+        context.setJobDescription(None)  # type: ignore[arg-type]
+
+
+def _stage_there(task: DueRange) -> StagedRange:
+    """One task, on an executor."""
+    try:
+        return stage_range(task)
+    except (StoreAccessError, FileNotFoundError) as error:
+        import socket
+
+        raise PathNotSharedError(
+            f"{error}; on {socket.gethostname()}: every executor has to see the store under the path that the "
+            "driver names; put it on a directory that all of them share"
+        ) from error
+
+
+def stage_range(task: DueRange) -> StagedRange:
+    """Read a range and stage it: parts in queue order, each of records that all have a CRC of themselves, or none."""
+    found: list[Redelivery] = []
+    parts: list[StagedPart] = []
+    with StoreReader(task.store, task.config) as reader:
+        due = redeliveries(reader, task.config, task.level, task.start, task.end, task.until_ms, row_hashes=True)
+
+        def chunks() -> Iterator[EncodedChunk]:
+            for one in due:
+                found.append(replace(one, chunk=None))
+                if one.chunk is not None:
+                    yield one.chunk
+
+        for number, (_, alike) in enumerate(groupby(chunks(), lambda chunk: chunk.property_crc)):
+            parts.append(stage(alike, Path(task.staging), f"l{task.level}-{task.start}-{number}"))
+    return StagedRange(found, parts)

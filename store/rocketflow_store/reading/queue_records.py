@@ -1,0 +1,110 @@
+"""Whole records of a queue, many at a time: for what stores them again rather than shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
+from rocketflow_store.errors import UnreadableError
+from rocketflow_store.queues.consume_queue import pre_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+
+    Units = npt.NDArray[np.void]
+    Ints = npt.NDArray[np.int64]
+
+_CHUNK_BYTES: Final = 2 << 20
+_CHUNK_ROWS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecords:
+    """Some consecutive messages of a queue: `records` are the sound ones, row i the message at `queue_offsets[i]`.
+
+    `tags_codes` are their units'. `bad` has (queue offset, file or place, what is wrong) of those between them that
+    cannot be read. `next_offset` is behind all of them.
+    """
+
+    queue_offsets: Ints
+    tags_codes: Ints
+    records: RecordColumns
+    bad: list[tuple[int, str, str]]
+    next_offset: int
+
+
+def queue_records(
+    log: CommitLogView, topic: str, queue_id: int, units: Units, first_offset: int
+) -> Iterator[QueueRecords]:
+    """The records that `units`, the queue's from `first_offset` on, point at; a few MB at a time, in order.
+
+    A record counts as sound where it says that it belongs there and its CRC agrees. Units that only fill room in front
+    of a queue's first message have none.
+    """
+    identity = QueueIdentity(topic, queue_id, "")
+    sizes = units["msg_size"].astype(np.int64)
+    sizes[pre_blank(units)] = 0
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(units):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
+        stop = min(max(stop, start + 1), start + _CHUNK_ROWS, len(units))
+        yield from _of_files(log, identity, units[start:stop], first_offset + start)
+        start = stop
+
+
+def _of_files(log: CommitLogView, identity: QueueIdentity, units: Units, first_offset: int) -> Iterator[QueueRecords]:
+    real = np.flatnonzero(~pre_blank(units))
+    offsets, units, last = first_offset + real, units[real], first_offset + len(units)
+    covered, missing = 0, "its CommitLog file is not there"
+    for rows, mapped in log.by_file(units["phy_offset"].astype(np.int64)):
+        bad = [(int(one), identity.topic, missing) for one in offsets[covered : rows.start]]
+        covered = rows.stop
+        following = int(offsets[covered]) if covered < len(units) else last
+        yield _of_file(log, identity, mapped, units[rows], offsets[rows], bad, following)
+    bad = [(int(one), identity.topic, missing) for one in offsets[covered:]]
+    if bad or len(units) == 0:
+        nothing = RecordColumns(_no_bytes(), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        yield QueueRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), nothing, bad, last)
+
+
+def _of_file(
+    log: CommitLogView,
+    identity: QueueIdentity,
+    mapped: MappedFile,
+    units: Units,
+    offsets: Ints,
+    bad: list[tuple[int, str, str]],
+    next_offset: int,
+) -> QueueRecords:
+    place = str(mapped.path)
+    try:
+        records = log.columns(mapped, units)
+    except UnreadableError as error:
+        good = log.readable(mapped, units)
+        bad += [(int(offsets[row]), place, error.why) for row in np.setdiff1d(np.arange(len(units)), good).tolist()]
+        units, offsets = units[good], offsets[good]
+        records = log.columns(mapped, units)
+    records.check_place(units["phy_offset"].astype(np.int64), offsets, identity)
+    faults = log.faults(records, mapped, bodies=True)
+    if faults:
+        bad += [(int(offsets[row]), place, why) for row, why in sorted(faults.items())]
+        good = np.setdiff1d(np.arange(records.count), list(faults))
+        records, units, offsets = records.keep(good), units[good], offsets[good]
+    return QueueRecords(offsets, units["tags_code"].astype(np.int64), records, sorted(bad), next_offset)
+
+
+def _no_bytes() -> pa.Buffer:
+    import pyarrow
+
+    return pyarrow.py_buffer(b"")

@@ -1,0 +1,258 @@
+"""Delivery of delayed messages: what is due goes into its topics, together with how far every level is, in one commit.
+
+    with MessageStore.open(path) as store:
+        result = deliver_due(store)                   # everything that is due now
+    result = preview_due(reader, until_ms)            # a dry run: takes no lock, writes nothing
+
+Each commit has at most COMMIT_BYTES, so that a burst takes bounded memory; a kill between two leaves the first one, and
+the next run goes on behind it. `config/delayOffset.json` is written behind each commit, in RocketMQ's format, for the
+broker that may serve the store next (`positions` tells what it is worth to us).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store import events
+from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
+from rocketflow_store.index.index_coverage import index_coverage
+from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.schedule.positions import Positions, find_positions
+from rocketflow_store.schedule.redelivery import Redelivery, Skipped, due_units, levels_of, redeliveries
+from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.sink.sink_commit import last_commit
+from rocketflow_store.topic_names import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.store_reader import StoreReader
+
+    Progress = Callable[[int, int], None]
+    """Called with (messages delivered, messages that were due when it began)."""
+
+SINK_ID: Final = "rmq_sys_schedule"
+"""Whose commits these are."""
+COMMIT_BYTES: Final = 64 << 20
+_RETRY_QUEUES: Final = 1
+
+
+@dataclass(slots=True)
+class LevelCounts:
+    """What was (or, in a dry run, would be) delivered of one level; `skipped` by kind."""
+
+    delivered: int = 0
+    retries: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"delivered": self.delivered, "retries": self.retries, "skipped": dict(self.skipped)}
+
+
+@dataclass(slots=True)
+class DeliveryResult:
+    """What a delivery did. `next_due_ms` is when the first of the messages that still wait is due, None without one."""
+
+    until_ms: int
+    dry_run: bool = False
+    commits: int = 0
+    bytes: int = 0
+    levels: dict[int, LevelCounts] = field(default_factory=dict)
+    next_due_ms: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(level.delivered for level in self.levels.values())
+
+    @property
+    def retries(self) -> int:
+        """Those of the rows that went to %RETRY% topics."""
+        return sum(level.retries for level in self.levels.values())
+
+    @property
+    def skipped(self) -> int:
+        return sum(sum(level.skipped.values()) for level in self.levels.values())
+
+    def add(self, one: Redelivery) -> None:
+        """Count these messages."""
+        if one.rows or one.skipped:
+            level = self.levels.setdefault(one.level, LevelCounts())
+            level.delivered += one.rows
+            level.retries += one.retries
+            level.skipped.update(skipped.kind for skipped in one.skipped)
+            self.bytes += one.bytes
+
+    def wait_for(self, due_ms: int | None) -> None:
+        """A message that waits is due then."""
+        if due_ms is not None and (self.next_due_ms is None or due_ms < self.next_due_ms):
+            self.next_due_ms = due_ms
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "retries": self.retries,
+            "skipped": self.skipped,
+            "batches": self.commits,
+            "bytes": self.bytes,
+            "untilMs": self.until_ms,
+            "nextDueMs": self.next_due_ms,
+            "dryRun": self.dry_run,
+            "levels": {str(level): counts.as_dict() for level, counts in sorted(self.levels.items())},
+        }
+
+
+class DelayDelivery:
+    """Delivers from one open store; keeps in memory where every level is. Not for several threads at once.
+
+    Another delivery from the same store may run beside it: whoever commits second plans again.
+    """
+
+    def __init__(self, store: MessageStore, run_id: str | None = None, commit_bytes: int = COMMIT_BYTES) -> None:
+        self._store, self._commit_bytes = store, commit_bytes
+        self.run_id = run_id or uuid.uuid4().hex
+        self._positions: Positions | None = None
+
+    def deliver(self, until_ms: int | None = None, progress: Progress | None = None) -> DeliveryResult:
+        """Deliver what is due at `until_ms`, by default (and at the latest) now by the store's clock."""
+        now_ms = self._store.config.clock.now_ms()
+        result = DeliveryResult(now_ms if until_ms is None else min(until_ms, now_ms))
+        while True:
+            try:
+                self._round(result, progress)
+            except ProgressMovedError:
+                self.look_again()
+                continue
+            return result
+
+    def look_again(self) -> None:
+        """Somebody else delivered: forget where every level is."""
+        self._positions = None
+
+    @property
+    def positions(self) -> Positions:
+        """Where every level goes on."""
+        if self._positions is None:
+            store = self._store
+            self._positions = find_positions(
+                store,
+                last_commit(store, SINK_ID),
+                store.config_files.delay_offsets.offsets(),
+                store.config.clock.now_ms(),
+                lambda: index_coverage(store.index.files, store.log, store.max_phy_offset),
+            )
+            self._write_file(self._positions)
+        return self._positions
+
+    def commit(self, found: Sequence[Redelivery], chunks: Sequence[EncodedChunk]) -> bool:
+        """Commit these messages, the next ones of their levels; `chunks` are their bytes. False where nothing moved.
+
+        ProgressMovedError, and nothing written, where somebody else delivered since: see `look_again`.
+        """
+        before = self.positions
+        moved = {one.level: one.next_offset for one in found if one.next_offset > before.by_level.get(one.level, 0)}
+        if not moved:
+            return False
+        for topic in {topic for chunk in chunks for topic in chunk.topics if topic.startswith(RETRY_PREFIX)}:
+            self._store.ensure_topic(topic, _RETRY_QUEUES)
+        rows = sum(one.rows for one in found)
+        progress = before.progress(moved)
+        commit_progress(self._store, ProgressBatch(SINK_ID, self.run_id, before.after, progress, rows, chunks))
+        self._positions = Positions(last_commit(self._store, SINK_ID), {**before.by_level, **moved})
+        tell_skipped(self._store, (skipped for one in found for skipped in one.skipped))
+        self._write_file(self._positions)
+        return True
+
+    def _round(self, result: DeliveryResult, progress: Progress | None) -> None:
+        result.next_due_ms = None
+        due = due_by_level(self._store, self.positions, result)
+        total = result.rows + sum(end - start for start, end in due.values())
+        for some in _together(self._due(due, result), self._commit_bytes):
+            if not self.commit(some, [one.chunk for one in some if one.chunk is not None]):
+                continue
+            result.commits += 1
+            for one in some:
+                result.add(one)
+            if progress is not None:
+                progress(result.rows, total)
+
+    def _due(self, due: dict[int, tuple[int, int]], result: DeliveryResult) -> Iterator[Redelivery]:
+        for level, (start, end) in due.items():
+            for one in redeliveries(self._store, self._store.config, level, start, end, result.until_ms):
+                result.wait_for(one.next_due_ms)
+                yield one
+
+    def _write_file(self, positions: Positions) -> None:
+        file = self._store.config_files.delay_offsets
+        known = file.offsets()
+        changed = {level: offset for level, offset in positions.by_level.items() if known.get(level, 0) != offset}
+        if changed:
+            file.commit(changed)
+
+
+def deliver_due(
+    store: MessageStore, until_ms: int | None = None, *, progress: Progress | None = None, run_id: str | None = None
+) -> DeliveryResult:
+    """Deliver once what is due at `until_ms`, by default and at the latest now; a repeated call delivers the rest only.
+
+    Raises what a commit of the store raises; everything in front of that is delivered and is not delivered again.
+    """
+    return DelayDelivery(store, run_id).deliver(until_ms, progress)
+
+
+def preview_due(reader: StoreReader, until_ms: int) -> DeliveryResult:
+    """What `deliver_due` would do at `until_ms`, any time: counts by level. Nothing is written, no lock is taken."""
+    result = DeliveryResult(until_ms, dry_run=True)
+    positions = find_positions(
+        reader,
+        last_commit(reader, SINK_ID),
+        DelayOffsetsFile(reader.paths.config).offsets(),
+        until_ms,
+        reader.index_coverage,
+    )
+    for level, (start, end) in due_by_level(reader, positions, result).items():
+        for one in redeliveries(reader, reader.config, level, start, end, until_ms, encode=False):
+            result.add(one)
+            result.wait_for(one.next_due_ms)
+    return result
+
+
+def due_by_level(
+    reads: MessageStore | StoreReader, positions: Positions, result: DeliveryResult
+) -> dict[int, tuple[int, int]]:
+    """[start, end) of what is due of each level at `result.until_ms`; the result learns what it has to wait for."""
+    found = {}
+    for level in levels_of(reads):
+        low, _ = reads.bounds(SCHEDULE_TOPIC, level - 1)
+        start = max(positions.by_level.get(level, 0), low)
+        end, next_due_ms = due_units(reads, level, start, result.until_ms)
+        result.wait_for(next_due_ms)
+        if end > start:
+            found[level] = (start, end)
+    return found
+
+
+def tell_skipped(store: MessageStore, skipped: Iterable[Skipped]) -> None:
+    """One event for each message that stays undelivered for good, halves of transactions apart."""
+    for one in skipped:
+        if one.kind != "half":
+            why = f"delayed message at queue offset {one.queue_offset} is not delivered: {one.why}"
+            events.tell(events.SKIPPED, store.path, one.place, why, offset=one.queue_offset)
+
+
+def _together(found: Iterable[Redelivery], most_bytes: int) -> Iterator[list[Redelivery]]:
+    """Consecutive ones of at most so many bytes; a single one may have more."""
+    some: list[Redelivery] = []
+    size = 0
+    for one in found:
+        if some and size + one.bytes > most_bytes:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one.bytes
+    if some:
+        yield some

@@ -1,0 +1,73 @@
+"""The thread that delivers delayed messages of an open store: what a broker runs.
+
+    service = ScheduleMessageService(store)
+    ...
+    service.stop()                                    # before store.close()
+
+Every POLL_S it delivers what is due. Where that fails (a full disk, a failed sync) the failure is told as RF-DELAY-HELD
+and delivery tried again BACK_OFF_S later; nothing is delivered twice for it. Each store has a service of its own; a
+one-shot delivery (`delivery.deliver_due`) may run beside it in the same process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store import events
+from rocketflow_store.errors import StoreClosedError
+from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.schedule.delivery import DelayDelivery, DeliveryResult
+from rocketflow_store.services.service_thread import ServiceThread
+
+if TYPE_CHECKING:
+    from rocketflow_store.message_store import MessageStore
+
+POLL_S: Final = 0.1
+BACK_OFF_S: Final = 10.0
+FIRST_S: Final = 1.0
+"""RocketMQ's times."""
+DELAY_HELD: Final = "RF-DELAY-HELD"
+"""Delayed messages that are due cannot be delivered; it is tried again."""
+
+
+class ScheduleMessageService:
+    """Delivers until it is stopped. `delivered` and `skipped` count messages, `error` is what the last try raised."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        poll_s: float = POLL_S,
+        back_off_s: float = BACK_OFF_S,
+        first_s: float = FIRST_S,
+    ) -> None:
+        self._store, self._back_off_s = store, back_off_s
+        self._delivery = DelayDelivery(store)
+        self.delivered = self.skipped = 0
+        self.error: Exception | None = None
+        self._thread = ServiceThread("schedule-message", self._step, poll_s, first_s=first_s)
+
+    def wake(self) -> None:
+        """Look now for what is due; returns at once."""
+        self._thread.wake()
+
+    def stop(self) -> None:
+        """End the thread and wait for it; a commit that it is in is finished first."""
+        self._thread.stop()
+
+    def _step(self) -> None:
+        try:
+            self._count(self._delivery.deliver())
+            self.error = None
+        except StoreClosedError as error:  # whoever stops the store first hears nothing of it
+            self.error = error
+        except Exception as error:
+            self.error = error
+            self._delivery.look_again()
+            why = f"delayed messages are not delivered ({error}); tried again in {self._back_off_s:g} s"
+            events.tell(DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
+            self._thread.pause(self._back_off_s)
+
+    def _count(self, result: DeliveryResult) -> None:
+        self.delivered += result.rows
+        self.skipped += result.skipped
