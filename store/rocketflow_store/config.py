@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ _PATH_FIELDS: Final = (
     "store_path_consume_queue",
     "store_path_index",
 )
+_DELAY: Final = re.compile("[0-9]{1,9}[smhd]")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -438,12 +440,10 @@ def _beneath(root: str, path: str) -> str:
 
 @cache
 def _delays_ms(levels: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in levels.split())
-    except (ValueError, KeyError) as error:
-        raise StoreConfigError(
-            "messageDelayLevel", levels, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'"
-        ) from error
+    words = levels.split()
+    if not words or not all(_DELAY.fullmatch(word) for word in words):
+        raise StoreConfigError("messageDelayLevel", levels, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'")
+    return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in words)
 
 
 _ODD_KEYS: Final = {"enabled_append_prop_crc": "enabledAppendPropCRC"}
