@@ -11,7 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -39,6 +39,8 @@ from rocketflow_store.sink.staged_part import batch_directory, load, stage
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue_arguments import RequeueJob
@@ -129,15 +131,55 @@ def _queues(reader: StoreReader, request: RequeueRequest) -> list[int]:
     return reader.queues(request.from_topic)
 
 
+def requeue_on_spark(spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> ManualResult:
+    """Run, or go on with, a run; WhereError before anything is written."""
+    chooser = Chooser(spark, str(Path(job.store).absolute()), request)
+    return ManualRequeue(job, request, chooser, SparkTasks(spark, request.run_id)).run()
+
+
+class RowChooser(Protocol):
+    """Says which rows of a part of the source are moved, and where to."""
+
+    def choose(self, window: Queues) -> Choice: ...
+
+    def rows_without_origin(self, left: Queues) -> int: ...
+
+
+class TaskRunner(Protocol):
+    """Runs tasks, `parallel` at a time; the parts come in their order."""
+
+    parallel: int
+
+    def __call__(self, tasks: Sequence[StageTask]) -> list[StagedPart]: ...
+
+
+class SparkTasks:
+    """Tasks on the executors; a single one right here."""
+
+    def __init__(self, spark: SparkSession, run_id: str) -> None:
+        self._context, self._run_id = spark.sparkContext, run_id
+        self.parallel = self._context.defaultParallelism
+
+    def __call__(self, tasks: Sequence[StageTask]) -> list[StagedPart]:
+        if len(tasks) == 1:
+            return [stage_rows(tasks[0])]
+        rows = sum(len(task.rows) for task in tasks)
+        self._context.setJobDescription(f"rocketflow requeue {self._run_id}: encode {rows} rows")
+        try:
+            return self._context.parallelize(tasks, len(tasks)).map(stage_rows).collect()
+        finally:
+            self._context.setJobDescription(None)  # type: ignore[arg-type]
+
+
 class ManualRequeue:
     """One job's part of a run."""
 
-    def __init__(self, spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> None:
-        self._spark, self._job, self._request = spark, job, request
+    def __init__(self, job: RequeueJob, request: RequeueRequest, chooser: RowChooser, run_tasks: TaskRunner) -> None:
+        self._job, self._request = job, request
+        self._chooser, self._run_tasks = chooser, run_tasks
         self._store = str(Path(job.store).absolute())
         self._paths = StorePaths.of(Path(self._store), job.store_config())
         self._config = replace(job.store_config(), enabled_append_prop_crc=gives_record_crc(self._paths))
-        self._chooser = Chooser(spark, self._store, request)
         self._result = ManualResult(request, dry_run=job.dry_run)
         self._began = time.monotonic()
 
@@ -264,8 +306,7 @@ class ManualRequeue:
         )
         directory = batch_directory(self._paths.staging, self._request.sink_id, run.commit.batch_id + 1)
         ends = np.cumsum(choice.sizes)
-        context = self._spark.sparkContext
-        count = max(1, min(int(ends[-1]) // _TASK_BYTES, len(rows), 4 * context.defaultParallelism))
+        count = max(1, min(int(ends[-1]) // _TASK_BYTES, len(rows), 4 * self._run_tasks.parallel))
         cuts = np.searchsorted(ends, np.arange(1, count) * (int(ends[-1]) / count), side="right").tolist()
         mine = uuid.uuid4().hex[:8]
         tasks = [
@@ -273,13 +314,7 @@ class ManualRequeue:
             for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True))
             if start < stop
         ]
-        if len(tasks) == 1:
-            return [stage_rows(tasks[0])]
-        context.setJobDescription(f"rocketflow requeue {self._request.run_id}: encode {len(rows)} rows")
-        try:
-            return context.parallelize(tasks, len(tasks)).map(stage_rows).collect()
-        finally:
-            context.setJobDescription(None)  # type: ignore[arg-type]
+        return self._run_tasks(tasks)
 
     def _wait_for_the_rate(self) -> None:
         if self._job.rate is not None:

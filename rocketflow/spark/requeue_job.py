@@ -56,9 +56,9 @@ def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
 def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any], int]:
     """(the result, exit code), with encoding on the executors of `spark`."""
     if job.manual is not None:
-        from rocketflow.spark.manual_requeue import ManualRequeue
+        from rocketflow.spark.manual_requeue import requeue_on_spark
 
-        result = ManualRequeue(spark, job, job.manual).run()
+        result = requeue_on_spark(spark, job, job.manual)
         return result.as_dict(), result.exit_code
     from rocketflow.spark.requeue_due import deliver_on_spark
 

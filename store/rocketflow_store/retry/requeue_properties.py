@@ -35,6 +35,9 @@ BOOKKEEPING: Final = (
     *(PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_DLQ_ORIGIN_MESSAGE_ID, "CONSUME_START_TIME", "WAIT"),
     # the pull or pop that it came with
     *("MIN_OFFSET", "MAX_OFFSET", "POP_CK", "1ST_POP_TIME"),
+    # the checks that it did not pass
+    *("ORIGIN_TOPIC", "ORIGIN_QUEUE_ID", "ORIGIN_QUEUE_OFFSET", "ORIGIN_MSG_ID", "QUALITY_VIOLATIONS"),
+    *("QUALITY_SUITE", "QUALITY_SUITE_VERSION", "QUALITY_RUN_ID", "QUALITY_PROPERTIES_LEFT_OUT"),
     # a transaction that is over, other places
     *("TRAN_MSG", "__transactionId__", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"),
     *("CHECK_IMMUNITY_TIME_IN_SECONDS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
@@ -42,7 +45,7 @@ BOOKKEEPING: Final = (
 """Properties that a requeued message no longer has."""
 
 _BY_FAILURE: Final = (PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_RETRY_TOPIC)
-_BY_QUARANTINE: Final = ("QUARANTINE_ORIGIN_TOPIC",)
+_BY_QUARANTINE: Final = ("ORIGIN_TOPIC",)
 
 
 def origin_topic_properties(from_topic: str) -> tuple[str, ...]:
