@@ -389,6 +389,28 @@ def rebuild(
 
 
 @store_app.command()
+def ledger(
+    path: PathArgument,
+    run_id: Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Only commits of this run.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Only requeue, delay, timer, ... or sink.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Commits that moved no row, too.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Who moved which messages, and when. Example: rocketflow store ledger /data/store --run-id fix-7 --json"""
+    from rocketflow.cli.ledger_lines import as_text, ledger_lines
+
+    with _reader(path, config) as reader:
+        for fields in ledger_lines(reader, run_id, kind, empty=everything):
+            if as_json:
+                _emit(fields)
+            else:
+                print(failures.printable(as_text(fields)))
+
+
+@store_app.command()
 def export(
     path: PathArgument,
     topic: TopicOption,
