@@ -1,0 +1,55 @@
+"""Running a bridge: what `rocketflow bridge` and `jobs/kafka_bridge.py` call."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from rocketflow.kafka import clients, options
+from rocketflow.kafka.client_options import require_kafka
+from rocketflow.kafka.run_state import BridgeSummary, StopRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow.kafka.options import BridgeOptions
+
+
+def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeSummary:
+    """Copy in the direction asked for, until stopped or caught up; its summary."""
+    stop = stop or StopRequest()
+    require_kafka()
+    if "ROCKETFLOW_DEBUG" not in os.environ:
+        clients.quiet_log()
+    with stop.listening():
+        if asked.direction == options.KAFKA_TO_STORE:
+            from rocketflow.kafka.from_kafka import KafkaToStore
+
+            return KafkaToStore(asked, stop).run()
+        from rocketflow.kafka.from_store import StoreToKafka
+
+        return StoreToKafka(asked, stop).run()
+
+
+def run_command(arguments: Sequence[str], direction: str) -> int:
+    """One `rocketflow bridge` command line; the exit code."""
+    given = list(arguments)
+    as_json = "--json" in given
+    asked = options.parse(
+        [one for one in given if one != "--json"],
+        program=f"rocketflow bridge {direction}",
+        direction=direction,
+        example=f"rocketflow bridge {direction} --bootstrap localhost:9092 --store /data/store --topics orders "
+        "--until-caught-up",
+    )
+    summary = run_bridge(asked)
+    if as_json:
+        print(json.dumps(summary.as_dict()), flush=True)
+    else:
+        how = "stopped by " + summary.stopped if summary.stopped else "caught up"
+        print(f"{summary.rows} messages in {summary.batches} commits; {how}, lag {summary.lag_messages} messages")
+        if summary.quarantined:
+            print(f"{summary.quarantined} set aside in {asked.quarantine_topic}", file=sys.stderr)
+    return summary.exit_code

@@ -1,0 +1,170 @@
+"""kafka-python's clients as the bridge needs them, and its errors as the bridge's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.kafka.batch_consumer import BATCHES_AT_ONCE, RECORDS_AT_ONCE, hand_out_batches
+from rocketflow.kafka.client_options import require_kafka
+from rocketflow.kafka.errors import (
+    BridgeError,
+    FencedBridgeError,
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    TopicMissingError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow.kafka.options import BridgeOptions
+
+_MIB: Final = 1 << 20
+_CONSUMER: Final = {
+    "bootstrap_timeout_ms": 15_000,
+    "fetch_max_bytes": 16 * _MIB,
+    "max_partition_fetch_bytes": 8 * _MIB,
+    "receive_buffer_bytes": _MIB,
+    "fetch_max_wait_ms": 250,
+}
+_PRODUCER: Final = {
+    "bootstrap_timeout_ms": 15_000,
+    "linger_ms": 20,
+    "batch_size": 256 << 10,
+    "max_request_size": 8 * _MIB,
+    "send_buffer_bytes": _MIB,
+    "max_block_ms": 30_000,
+}
+CALL_MS: Final = 10_000
+"""How long a question to Kafka may take."""
+
+
+class LeaveNull:
+    """Sends a value as it is, `NULL` as null: kafka-python refuses a null value beside a null key, Kafka does not."""
+
+    NULL: Final = object()
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
+        return None if data is self.NULL else data
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class NullHeader(tuple[str, bytes]):
+    """A header whose value is null: kafka-python writes such headers, and refuses to be given them."""
+
+    def __new__(cls, name: str) -> NullHeader:
+        return super().__new__(cls, (name, b""))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self[0], None))
+
+
+def consumer(options: BridgeOptions, **more: Any) -> tuple[Any, bool]:
+    """(a consumer that has nothing assigned, whether its polls give whole batches)."""
+    require_kafka()
+    from kafka import KafkaConsumer
+
+    given = {**_CONSUMER, **options.client.for_client(KafkaConsumer.DEFAULT_CONFIG, _producer_defaults())}
+    with kafka_errors(options):
+        made = KafkaConsumer(
+            bootstrap_servers=options.bootstrap.split(","),
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            allow_auto_create_topics=False,
+            **{**given, **more},
+        )
+    whole = hand_out_batches(made)
+    made.config["max_poll_records"] = BATCHES_AT_ONCE if whole else RECORDS_AT_ONCE
+    return made, whole
+
+
+def producer(options: BridgeOptions) -> Any:
+    """A transactional producer whose transactions of before are ended; it fences every other one of this bridge."""
+    require_kafka()
+    from kafka import KafkaConsumer, KafkaProducer
+
+    given = {**_PRODUCER, **options.client.for_client(KafkaProducer.DEFAULT_CONFIG, KafkaConsumer.DEFAULT_CONFIG)}
+    with kafka_errors(options):
+        made = KafkaProducer(
+            bootstrap_servers=options.bootstrap.split(","),
+            transactional_id=options.transactional_id,
+            value_serializer=LeaveNull(),
+            allow_auto_create_topics=False,
+            **given,
+        )
+        made.init_transactions()
+    return made
+
+
+def admin(options: BridgeOptions) -> Any:
+    """An administrator's client."""
+    require_kafka()
+    from kafka import KafkaConsumer
+    from kafka.admin import KafkaAdminClient
+
+    known = KafkaAdminClient.DEFAULT_CONFIG
+    given = options.client.for_client(known, _producer_defaults(), KafkaConsumer.DEFAULT_CONFIG)
+    with kafka_errors(options):
+        return KafkaAdminClient(
+            bootstrap_servers=options.bootstrap.split(","), **{"bootstrap_timeout_ms": 15_000, **given}
+        )
+
+
+def _producer_defaults() -> dict[str, Any]:
+    from kafka import KafkaProducer
+
+    return dict(KafkaProducer.DEFAULT_CONFIG)
+
+
+@contextlib.contextmanager
+def kafka_errors(options: BridgeOptions) -> Iterator[None]:
+    """Errors of kafka-python in this block as the bridge's, with no secret in them."""
+    from kafka.errors import KafkaError
+
+    try:
+        yield
+    except KafkaError as error:
+        raise as_bridge_error(options, error) from None  # its traceback may hold options
+    except (AssertionError, ValueError, TypeError, OSError) as error:  # what the clients say of options and files
+        raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
+
+
+def as_bridge_error(options: BridgeOptions, error: Exception) -> BridgeError | TopicMissingError:
+    """What one of kafka-python's errors means for a bridge."""
+    from kafka import errors
+
+    text = options.client.hide(f"{type(error).__name__}: {error}")
+    if isinstance(error, (errors.ProducerFencedError, errors.InvalidProducerEpochError)):
+        return FencedBridgeError(
+            f"bridge {options.bridge_id}: another bridge with this id has begun since (its transactional id is "
+            f"{options.transactional_id}); this one ends, what it had not committed is not there"
+        )
+    if isinstance(error, errors.UnsupportedCodecError):
+        return KafkaRefusedError(f"messages are compressed with a codec that is not installed here: {text}")
+    if isinstance(error, errors.CorruptRecordError):
+        return KafkaRefusedError(f"a record batch in Kafka is corrupt: {text}; nothing of it was copied")
+    if isinstance(error, (errors.KafkaTimeoutError, errors.KafkaConnectionError, errors.NodeNotReadyError)):
+        return KafkaUnreachableError(f"Kafka at {options.bootstrap} does not answer: {text}")
+    if isinstance(error, errors.AuthorizationError) or "Sasl" in type(error).__name__:
+        return KafkaRefusedError(f"Kafka at {options.bootstrap} refused: {text}; look at the SASL options and ACLs")
+    if isinstance(error, errors.UnknownTopicOrPartitionError):
+        return TopicMissingError(f"a topic is not there: {text}")
+    return KafkaRefusedError(f"Kafka at {options.bootstrap}: {text}")
+
+
+def quiet_log() -> None:
+    """kafka-python tells of every reconnection; what matters the bridge tells itself."""
+    log = logging.getLogger("kafka")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.CRITICAL)
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return int(time.time() * 1000)

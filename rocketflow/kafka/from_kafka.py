@@ -1,0 +1,357 @@
+"""kafka-to-store: polls, and commits what came with how far it came; see `store_commit` for why nothing comes twice.
+
+The main thread polls; one worker decodes, encodes and commits what was polled before. While it is busy and as much
+again waits, all partitions are paused: what is in memory stays within two commits and one answer of Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.kafka import clients
+from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
+from rocketflow.kafka.batch_consumer import rows_of, size_of
+from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError
+from rocketflow.kafka.options import CONTINUE
+from rocketflow.kafka.record_batches import BrokenBatchError
+from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
+from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
+from rocketflow.kafka.store_port import StorePort, config_of
+from rocketflow.stop_signals import StoppedError
+from rocketflow_store.sink.progress_commit import ProgressMovedError
+
+if TYPE_CHECKING:
+    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.store_commit import Partition
+
+_POLL_MS: Final = 100
+_CLOSE_MS: Final = 2_000
+_COMMIT_TRIES: Final = 5
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A partition that is read: `base` is what the last commit says, `polled` what came since."""
+
+    store_topic: str
+    partitions: int
+    base: int | None
+    polled: list[Any] = field(default_factory=list)
+
+
+class KafkaToStore:
+    """One run of a bridge into a store."""
+
+    def __init__(self, options: BridgeOptions, stop: StopRequest) -> None:
+        self._options, self._stop = options, stop
+        self._run_id = uuid.uuid4().hex
+        self.summary = BridgeSummary(options.direction, options.bridge_id)
+        self._reading: dict[Any, _Reading] = {}
+        self._bytes = 0
+        self._since: float | None = None
+        self._commit: Future[CommitOutcome] | None = None
+        self._in_commit: list[tuple[Any, PartitionPart]] = []
+        self._paused = False
+        self._targets: dict[Any, int] | None = None
+        self._checked_at = 0.0
+
+    def run(self) -> BridgeSummary:
+        """Copy until stopped, or until caught up."""
+        options = self._options
+        port = StorePort(
+            options.store,
+            config_of(options.config),
+            hold=options.hold_store,
+            lock_timeout_ms=options.lock_timeout_ms,
+            stop=self._stop.asked,
+        )
+        with contextlib.ExitStack() as at_last:
+            at_last.callback(port.close)
+            self._port = port
+            self._encoder = PartEncoder(port.config, options)
+            with self._stop.may_end():
+                self._consumer, _ = clients.consumer(options, **self._consumer_options())
+            at_last.callback(self._close_consumer)
+            worker = at_last.enter_context(ThreadPoolExecutor(1, "bridge-commit"))
+            self._worker = worker
+            with self._stop.may_end():
+                kind = GroupAssignment if options.shared else ManualAssignment
+                self._assignment = kind(options, self._consumer, port)
+                self._follow_assignment()
+            self._copy()
+        self.summary.stopped = self._stop.signal_name
+        return self.summary
+
+    def _consumer_options(self) -> dict[str, Any]:
+        options = self._options
+        return {"group_id": options.group_id, "metadata_max_age_ms": options.discover_ms}
+
+    def _close_consumer(self) -> None:
+        with contextlib.suppress(Exception):  # it is only left; what was copied is in the store
+            self._consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+
+    # -- the loop
+
+    def _copy(self) -> None:
+        with contextlib.suppress(StoppedError):
+            self._copy_on()
+        self._reap(wait=True)
+        if not self._stop.asked.is_set():
+            self._look_at_lag()
+
+    def _copy_on(self) -> None:
+        while not self._stop.asked.is_set():
+            polled = self._poll()
+            self._follow_assignment()
+            self._take(polled)
+            self._reap(wait=False)
+            self._back_off()
+            if self._is_due():
+                self._submit()
+            if self._commit is None and self._is_caught_up():
+                self.summary.caught_up = True
+                break
+            if self.summary.tell_due():
+                self._look_at_lag()
+                self.summary.tell()
+
+    def _poll(self) -> dict[Any, list[Any]]:
+        from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
+
+        try:
+            found: dict[Any, list[Any]] = self._consumer.poll(_POLL_MS)
+            return found
+        except OffsetOutOfRangeError as error:
+            self._lost(error.args[0] if error.args else {})
+        except LogTruncationError as error:
+            self._lost({tp: self._consumer.position(tp, timeout_ms=0) for tp in error.divergent_offsets})
+        except KafkaError as error:
+            raise clients.as_bridge_error(self._options, error) from None
+        except (RuntimeError, ValueError) as error:
+            raise KafkaRefusedError(self._options.client.hide(f"kafka-python failed: {error!r}")) from error
+        return {}
+
+    def _follow_assignment(self) -> None:
+        """Partitions that came, and that went: what was polled of those is dropped, whoever has them reads it again."""
+        with self._stop.may_end():
+            came, went = self._assignment.changes()
+        for tp in went:
+            self._drop(tp)
+        for tp, place in came.items():
+            self._drop(tp)
+            self._reading[tp] = _Reading(place.store_topic, place.partitions, place.base)
+            if self._paused:
+                self._consumer.pause(tp)
+        if came and self._options.until_caught_up and self._targets is not None:
+            self._targets |= self._ends(list(came))
+
+    def _drop(self, tp: Any) -> None:
+        gone = self._reading.pop(tp, None)
+        if gone is not None:
+            self._bytes -= size_of({tp: gone.polled})
+
+    def _take(self, polled: dict[Any, list[Any]]) -> None:
+        for tp, batches in polled.items():
+            reading = self._reading.get(tp)
+            if reading is not None and batches:
+                reading.polled += batches
+                self._bytes += size_of({tp: batches})
+                self._since = self._since or time.monotonic()
+
+    def _back_off(self) -> None:
+        full = self._commit is not None and self._bytes >= self._options.max_batch_bytes
+        if full == self._paused:
+            return
+        self._paused = full
+        assigned = self._consumer.assignment()
+        if assigned:
+            (self._consumer.pause if full else self._consumer.resume)(*assigned)
+
+    # -- commits
+
+    def _is_due(self) -> bool:
+        """Whether there is enough to commit, or it waited for long enough, or Kafka has no more at the moment."""
+        if self._commit is not None:
+            return False
+        options = self._options
+        if any(one.base is None for one in self._reading.values()):
+            return True  # where a partition was begun has to be known, or `latest` would move
+        if self._since is None:
+            return False
+        waited = time.monotonic() - self._since
+        return self._bytes >= options.max_batch_bytes or waited * 1000 >= options.commit_interval_ms
+
+    def _submit(self, *, progress_alone: bool = False) -> None:
+        """Hand what was polled to the worker, as much of it as one commit may have."""
+        parts: list[tuple[Any, PartitionPart, list[Any]]] = []
+        rows = 0
+        for tp, reading in self._reading.items():
+            batches, reading.polled = reading.polled, []
+            if rows >= self._options.max_batch_rows and batches:
+                reading.polled = batches
+                continue
+            following = self._position(tp) if batches or reading.base is None or progress_alone else None
+            if following is None or following == reading.base:
+                continue
+            rows += sum(getattr(one, "count", 1) for one in batches)
+            part = PartitionPart(
+                tp.topic, tp.partition, reading.store_topic, reading.partitions, reading.base, following, ()
+            )
+            parts.append((tp, part, batches))
+        self._bytes = sum(size_of({tp: one.polled}) for tp, one in self._reading.items())
+        self._since = time.monotonic() if self._bytes else None
+        if parts:
+            self._in_commit = [(tp, part) for tp, part, _ in parts]
+            self._commit = self._worker.submit(self._commit_parts, [(part, batches) for _, part, batches in parts])
+
+    def _position(self, tp: Any) -> int | None:
+        """The offset behind what was polled; None where it is not known yet."""
+        from kafka.errors import KafkaError
+
+        try:
+            position: int | None = self._consumer.position(tp, timeout_ms=0)
+            return position
+        except KafkaError:
+            return None
+
+    def _commit_parts(self, parts: list[tuple[PartitionPart, list[Any]]]) -> CommitOutcome:
+        """In the worker: decode, encode, and only then take the store's lock."""
+        encoded = []
+        for part, batches in parts:
+            try:
+                rows = list(rows_of(part.topic, part.partition, batches))
+            except BrokenBatchError as error:
+                raise KafkaRefusedError(f"{part.topic} partition {part.partition}: {error}") from error
+            encoded.append(
+                self._encoder.encode(
+                    PartitionPart(
+                        part.topic, part.partition, part.store_topic, part.partitions, part.base, part.following, rows
+                    )
+                )
+            )
+        for attempt in range(_COMMIT_TRIES):
+            with self._port.opened() as store:
+                try:
+                    return commit_parts(store, self._options, self._run_id, encoded)
+                except ProgressMovedError:
+                    if attempt + 1 == _COMMIT_TRIES:
+                        raise
+        raise AssertionError("unreachable")
+
+    def _reap(self, *, wait: bool) -> None:
+        """Note what a finished commit did."""
+        if self._commit is None or not (wait or self._commit.done()):
+            return
+        outcome, self._commit = self._commit.result(), None
+        summary = self.summary
+        summary.rows += outcome.rows - outcome.quarantined
+        summary.quarantined += outcome.quarantined
+        summary.batches += bool(outcome.rows)
+        summary.progress = outcome.progress
+        if outcome.newest_ms:
+            summary.lag_ms = max(clients.now_ms() - outcome.newest_ms, 0)
+        for tp, part in self._in_commit:
+            reading = self._reading.get(tp)
+            if reading is not None and part.key in outcome.committed and reading.base == part.base:
+                reading.base = part.following
+        if outcome.stale:
+            self._superseded(outcome.stale)
+        self._inform(outcome.committed)
+
+    def _superseded(self, stale: dict[Partition, int]) -> None:
+        """Another bridge of this id committed messages of a partition: read it from there, or end."""
+        if not self._options.shared:
+            topic, partition = next(iter(stale))
+            raise FencedBridgeError(
+                f"bridge {self._options.bridge_id}: another bridge with this id copied {topic} partition {partition} "
+                "meanwhile; run one, give another --id, or let them --share"
+            )
+        for tp, part in self._in_commit:
+            reading = self._reading.get(tp)
+            if part.key in stale and reading is not None:
+                self._drop(tp)
+                base = None if stale[part.key] < 0 else stale[part.key]
+                self._reading[tp] = _Reading(part.store_topic, part.partitions, base)
+                begin(self._consumer, tp, base, latest=False)
+
+    def _inform(self, committed: dict[Partition, int]) -> None:
+        """Tell the consumer group, for lag tools; whether that works changes nothing."""
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError
+        from kafka.structs import OffsetAndMetadata
+
+        offsets = {
+            TopicPartition(*key): OffsetAndMetadata(offset, "", -1)
+            for key, offset in committed.items()
+            if TopicPartition(*key) in self._reading
+        }
+        if offsets:
+            with contextlib.suppress(KafkaError):
+                self._consumer.commit_async(offsets, callback=_ignore)
+
+    # -- ends
+
+    def _ends(self, partitions: list[Any]) -> dict[Any, int]:
+        with self._stop.may_end(), clients.kafka_errors(self._options):
+            found: dict[Any, int] = self._consumer.end_offsets(partitions, timeout_ms=clients.CALL_MS)
+        return found
+
+    def _is_caught_up(self) -> bool:
+        """Whether all is committed that was there when this was asked first."""
+        if not self._options.until_caught_up or not self._assignment.is_complete():
+            return False
+        if self._targets is None:
+            self._targets = self._ends(list(self._reading))
+        for tp, target in self._targets.items():
+            reading = self._reading.get(tp)
+            if reading is not None and (reading.base is None or reading.base < target):
+                position = self._position(tp)
+                if not reading.polled and position is not None and position >= target:
+                    self._submit(progress_alone=True)  # what is behind the last message: marks of transactions
+                return False
+        return True
+
+    def _look_at_lag(self) -> None:
+        behind = 0
+        for tp, reading in self._reading.items():
+            end = self._consumer.highwater(tp)
+            if end is not None and reading.base is not None:
+                behind += max(end - reading.base, 0)
+        self.summary.lag_messages = behind
+        if not behind:
+            self.summary.lag_ms = 0
+
+    def _lost(self, out_of_range: dict[Any, int]) -> None:
+        """Kafka does not have what comes next: DataLossError, or on from what it has."""
+        self._reap(wait=True)
+        with self._stop.may_end(), clients.kafka_errors(self._options):
+            low = self._consumer.beginning_offsets(list(out_of_range), timeout_ms=clients.CALL_MS)
+            high = self._consumer.end_offsets(list(out_of_range), timeout_ms=clients.CALL_MS)
+        for tp, offset in out_of_range.items():
+            if low[tp] <= (offset or 0) <= high[tp]:
+                self._consumer.seek(tp, offset)  # it is there again: a replica was behind
+                continue
+            if (offset or 0) < low[tp]:
+                lost, go_on = low[tp] - (offset or 0), low[tp]
+                what = f"offsets {offset} to {low[tp] - 1} are gone (retention, or deleted records)"
+            else:
+                lost, go_on = 1, high[tp]
+                what = (
+                    f"the log ends at {high[tp]}, before {offset} that was copied up to: it was cut, or the topic was "
+                    "made anew (then use another --id)"
+                )
+            where = f"{tp.topic} partition {tp.partition}: {what}"
+            if self._options.on_data_loss != CONTINUE:
+                raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
+            warn(f"{where}; going on at {go_on}")
+            self.summary.lost += lost
+            self._consumer.seek(tp, go_on)
+
+
+def _ignore(offsets: Any, response: Any) -> None:
+    """An answer that changes nothing."""

@@ -1,0 +1,179 @@
+"""What a bridge is asked to do: the arguments of `rocketflow bridge` and of `jobs/kafka_bridge.py` alike."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka.client_options import ClientOptions, parse_options
+from rocketflow.kafka.topic_names import TopicChoice, check_store_name
+from rocketflow_store.sink.sink_commit import check_sink_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KAFKA_TO_STORE: Final = "kafka-to-store"
+STORE_TO_KAFKA: Final = "store-to-kafka"
+STOP, QUARANTINE, CONTINUE = "stop", "quarantine", "continue"
+_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """One bridge. Times are ms; `bridge_id` names its progress on both sides."""
+
+    direction: str
+    bootstrap: str
+    store: str
+    choice: TopicChoice
+    bridge_id: str
+    client: ClientOptions = field(default_factory=lambda: ClientOptions({}))
+    until_caught_up: bool = False
+    start: str = "earliest"
+    queues: int | None = None
+    by_key: bool = False
+    shared: bool = False
+    hold_store: bool = False
+    group: str | None = None
+    on_refused: str = STOP
+    quarantine_topic: str = "KAFKA_QUARANTINE"
+    on_data_loss: str = STOP
+    max_batch_bytes: int = 16 * _MIB
+    max_batch_rows: int = 200_000
+    commit_interval_ms: int = 500
+    lock_timeout_ms: int = 30_000
+    discover_ms: int = 30_000
+    create_topics: bool = False
+    progress_topic: str = "__rocketflow_progress"
+    origin_headers: bool = False
+    config: str | None = None
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group that is told how far the bridge is (and, with `shared`, that divides the work)."""
+        return self.group or f"rocketflow-bridge-{self.bridge_id}"
+
+    @property
+    def sink_id(self) -> str:
+        """Whose commits in the store are this bridge's."""
+        return f"kafka-bridge:{self.bridge_id}"
+
+    @property
+    def transactional_id(self) -> str:
+        """Whose transactions in Kafka are this bridge's."""
+        return f"rocketflow-bridge-{self.bridge_id}"
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
+    """The arguments of one direction, or of both."""
+    add = parser.add_argument
+    if direction is None:
+        add("--direction", required=True, choices=(KAFKA_TO_STORE, STORE_TO_KAFKA))
+    add("--bootstrap", required=True, metavar="ADDR", help="Kafka brokers, host:port, comma-separated")
+    add("--store", required=True, metavar="PATH", help="store directory")
+    add("--topics", metavar="A,B", help="topics to copy, by the names of the side that is read")
+    add("--topics-pattern", metavar="REGEX", help="copy every topic whose whole name matches, new ones too")
+    add("--map", action="append", default=[], metavar="KAFKA.TOPIC=STORE_TOPIC", help="another name; . is | otherwise")
+    add("--id", metavar="NAME", help="the bridge's name: its progress goes on under it (default: from the topics)")
+    add("--until-caught-up", action="store_true", help="end once everything is copied that was there at the start")
+    add("--from", dest="start", choices=("earliest", "latest"), default="earliest", help="where a new bridge begins")
+    add("--queues", type=int, metavar="N", help="into the store: N queues, chosen by key (default: one a partition)")
+    add("--by-key", action="store_true", help="into Kafka: partitions chosen by key (default: that of the queue)")
+    add("--share", action="store_true", help="into the store: divide partitions among all bridges of this id")
+    add("--hold-store", action="store_true", help="keep the store's lock between commits")
+    add("--group", metavar="NAME", help="consumer group that is told of the progress (default: from the id)")
+    add("--on-refused", choices=(STOP, QUARANTINE), default=STOP, help="messages that the other side cannot keep")
+    add("--quarantine-topic", default="KAFKA_QUARANTINE", metavar="T", help="where they go with quarantine")
+    add("--on-data-loss", choices=(STOP, CONTINUE), default=STOP, help="messages that went before they were copied")
+    add("--max-batch-bytes", type=int, default=16 * _MIB, metavar="N", help="most bytes of one commit (16 MiB)")
+    add("--max-batch-rows", type=int, default=200_000, metavar="N", help="most messages of one commit (200,000)")
+    add("--commit-interval-ms", type=int, default=500, metavar="MS", help="longest wait for a fuller commit (500)")
+    add("--lock-timeout-ms", type=int, default=30_000, metavar="MS", help="wait for the store's lock (30,000)")
+    add("--discover-ms", type=int, default=30_000, metavar="MS", help="look for new topics and partitions (30,000)")
+    add("--create-topics", action="store_true", help="into Kafka: make topics that are missing")
+    add("--progress-topic", default="__rocketflow_progress", metavar="T", help="into Kafka: the topic of the marks")
+    add("--origin-headers", action="store_true", help="into Kafka: a header rocketmq.origin with topic:queue:offset")
+    add("--config", metavar="FILE", help="the store's broker.conf")
+    add("--kafka-option", action="append", default=[], metavar="K=V", help="an option of kafka-python's client")
+    add("--kafka-config", action="append", default=[], metavar="FILE", help="such options as a properties file")
+
+
+def options_of(given: argparse.Namespace, direction: str | None = None) -> BridgeOptions:
+    """The options of a parsed command line; UsageError names what is wrong."""
+    direction = direction or given.direction
+    assert direction is not None
+    choice = TopicChoice.parse(given.topics, given.topics_pattern, given.map)
+    for name, low in (
+        ("queues", 1),
+        ("max_batch_bytes", 1),
+        ("max_batch_rows", 1),
+        ("commit_interval_ms", 1),
+        ("lock_timeout_ms", 0),
+        ("discover_ms", 100),
+    ):
+        value = getattr(given, name)
+        if value is not None and value < low:
+            raise UsageError(f"--{name.replace('_', '-')} {value}: at least {low}")
+    into_store = direction == KAFKA_TO_STORE
+    wrong = ("by_key", "create_topics", "origin_headers") if into_store else ("queues", "share", "hold_store")
+    for name in wrong:
+        if getattr(given, name):
+            raise UsageError(f"--{name.replace('_', '-')} means nothing with {direction}")
+    if given.share and given.hold_store:
+        raise UsageError("--share and --hold-store: bridges that share the work take the store's lock in turn")
+    if given.share and given.start == "latest":
+        raise UsageError("--share and --from latest: let one bridge begin alone, then share")
+    if into_store:
+        check_store_name(given.quarantine_topic, given.quarantine_topic)
+    bridge_id = given.id or _default_id(direction, given.topics, given.topics_pattern)
+    if not _ID.fullmatch(bridge_id):
+        raise UsageError(f"--id {bridge_id!r}: 1 to 80 of letters, digits and _ . -")
+    check_sink_id(f"kafka-bridge:{bridge_id}")
+    return BridgeOptions(
+        direction=direction,
+        bootstrap=given.bootstrap,
+        store=given.store,
+        choice=choice,
+        bridge_id=bridge_id,
+        client=parse_options(given.kafka_option, given.kafka_config),
+        until_caught_up=given.until_caught_up,
+        start=given.start,
+        queues=given.queues,
+        by_key=given.by_key,
+        shared=given.share,
+        hold_store=given.hold_store,
+        group=given.group,
+        on_refused=given.on_refused,
+        quarantine_topic=given.quarantine_topic,
+        on_data_loss=given.on_data_loss,
+        max_batch_bytes=given.max_batch_bytes,
+        max_batch_rows=given.max_batch_rows,
+        commit_interval_ms=given.commit_interval_ms,
+        lock_timeout_ms=given.lock_timeout_ms,
+        discover_ms=given.discover_ms,
+        create_topics=given.create_topics,
+        progress_topic=given.progress_topic,
+        origin_headers=given.origin_headers,
+        config=given.config,
+    )
+
+
+def _default_id(direction: str, topics: str | None, pattern: str | None) -> str:
+    """A name that is the same whenever the same topics are asked for."""
+    import hashlib
+
+    named = ",".join(sorted((topics or "").split(","))) + "\n" + (pattern or "")
+    return f"{direction}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
+
+
+def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
+    """The options of a command line; argparse ends a wrong one with exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
+    )
+    add_arguments(parser, direction=direction)
+    return options_of(parser.parse_args(arguments), direction)

@@ -1,0 +1,208 @@
+"""One commit of Kafka messages: rows and the next offset of every partition in one envelope, or nothing.
+
+The envelope decides what was copied. A partition's messages are committed only where the envelope still says what the
+bridge began to read from; where it says something else, another bridge was here, and they are left out. So nothing is
+copied twice, whoever holds a partition, a zombie or one that is still being told of a rebalance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow.kafka import property_names as names
+from rocketflow.kafka.errors import MessageRefusedError
+from rocketflow.kafka.options import QUARANTINE
+from rocketflow.kafka.to_store import QueueRule, sink_rows
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.columnar.gather import values_array
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.sink.sink_commit import last_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.rows import KafkaRows
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.message_store import MessageStore
+
+_KEPT_OF_REFUSED: Final = 64 << 10
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPart:
+    """Messages of a partition from offset `base` to `following` (the next to read).
+
+    `base` is what the last commit said, None where it said nothing; `partitions` is how many its topic has.
+    """
+
+    topic: str
+    partition: int
+    store_topic: str
+    partitions: int
+    base: int | None
+    following: int
+    rows: Sequence[KafkaRows]
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+
+@dataclass(slots=True)
+class EncodedPart:
+    """A part ready to be appended; `quarantined` of its `rows` go to the quarantine topic."""
+
+    part: PartitionPart
+    rows: int
+    chunks: list[EncodedChunk]
+    quarantined: int = 0
+    newest_ms: int = 0
+
+
+@dataclass(slots=True)
+class CommitOutcome:
+    """What a commit did: `committed` says the next offset by partition, `stale` what the envelope says instead."""
+
+    rows: int = 0
+    quarantined: int = 0
+    newest_ms: int = 0
+    committed: dict[Partition, int] = field(default_factory=dict)
+    stale: dict[Partition, int] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+def next_offset(progress: Mapping[str, Any], topic: str, partition: int) -> int | None:
+    """What an envelope's progress says of a partition."""
+    found = progress.get(topic, {}).get(str(partition))
+    return None if found is None else int(found)
+
+
+class PartEncoder:
+    """Encodes parts before the store's lock is taken."""
+
+    def __init__(self, config: StoreConfig, options: BridgeOptions) -> None:
+        self._config, self._options = config, options
+        self._rule = QueueRule(options.queues)
+        self._encoders: dict[str, BatchEncoder] = {}
+
+    def encode(self, part: PartitionPart) -> EncodedPart:
+        """The part's records; MessageRefusedError for one that the store cannot keep, unless those are set aside."""
+        encoded = EncodedPart(part, 0, [])
+        for rows in part.rows:
+            batch, refused = self._checked(rows, part.store_topic)
+            self._append(encoded, batch, part.store_topic)
+            if refused:
+                encoded.quarantined += len(refused)
+                self._append(encoded, _quarantine(rows, refused), self._options.quarantine_topic)
+            if len(rows):
+                encoded.newest_ms = max(encoded.newest_ms, int(rows.timestamps[-1]))
+        return encoded
+
+    def _append(self, encoded: EncodedPart, batch: pa.RecordBatch, topic: str) -> None:
+        encoder = self._encoder(topic)
+        encoded.rows += batch.num_rows
+        encoded.chunks += encoder.encode(batch, int(time.time() * 1000), {})
+
+    def _encoder(self, topic: str) -> BatchEncoder:
+        if topic not in self._encoders:
+            self._encoders[topic] = BatchEncoder(self._config, lambda _: 1, topic)  # every row says its queue
+        return self._encoders[topic]
+
+    def _checked(self, rows: KafkaRows, topic: str) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """(rows that the store can keep, why it cannot keep the others by row)."""
+        refused: dict[int, str] = {}
+        most = self._config.max_message_size
+        sizes = np.asarray(pc.binary_length(rows.values).fill_null(0))
+        for row in np.flatnonzero(sizes > most).tolist():
+            self._refuse(rows, row, f"{int(sizes[row])} bytes, maxMessageSize is {most}", refused)
+        kept = np.setdiff1d(np.arange(len(rows)), list(refused)) if refused else np.arange(len(rows))
+        batch = sink_rows(rows.take(kept) if refused else rows, self._rule)
+        while True:
+            try:
+                self._encoder(topic).validate(batch)
+                return batch, refused
+            except MessageRejectedError as error:
+                if error.row is None:
+                    raise
+                self._refuse(rows, int(kept[error.row]), error.why, refused)
+                kept = np.delete(kept, error.row)
+                batch = sink_rows(rows.take(kept), self._rule) if len(kept) else batch.slice(0, 0)
+
+    def _refuse(self, rows: KafkaRows, row: int, why: str, refused: dict[int, str]) -> None:
+        if self._options.on_refused != QUARANTINE:
+            raise MessageRefusedError(
+                f"{rows.topic} partition {rows.partition} offset {int(rows.offsets[row])}: {why}; raise the limit "
+                "(--config broker.conf), or set such messages aside with --on-refused quarantine"
+            )
+        refused[row] = why
+
+
+def _quarantine(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:
+    """What is kept of refused messages: where they are in Kafka, why, and how they begin."""
+    bodies, properties = [], []
+    for row, why in sorted(refused.items()):
+        value = rows.values[row].as_py() or b""
+        bodies.append(value[:_KEPT_OF_REFUSED])
+        properties.append(
+            [
+                (names.ORIGIN_TOPIC, rows.topic),
+                (names.ORIGIN_PARTITION, str(rows.partition)),
+                (names.ORIGIN_OFFSET, str(int(rows.offsets[row]))),
+                (names.REFUSED_BECAUSE, why[:1000]),
+                ("KAFKA_VALUE_SIZE", str(len(value))),
+                ("KAFKA_VALUE_SHA256", hashlib.sha256(value).hexdigest()),
+            ]
+        )
+    return pa.RecordBatch.from_arrays(
+        [
+            values_array(bodies, pa.binary()),
+            pa.array(properties, pa.map_(pa.string(), pa.string())),
+            pa.array([0] * len(bodies), pa.int32()),
+        ],
+        names=["body", "properties", "queueId"],
+    )
+
+
+def commit_parts(
+    store: MessageStore, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]
+) -> CommitOutcome:
+    """Append all parts that go on from where the last commit ended, with their progress: one commit, or none."""
+    last = last_commit(store, options.sink_id)
+    outcome = CommitOutcome(progress=_copy(last))
+    chunks: list[EncodedChunk] = []
+    for one in encoded:
+        part = one.part
+        said = next_offset(outcome.progress, part.topic, part.partition)
+        if said != part.base:
+            outcome.stale[part.key] = -1 if said is None else said
+            continue
+        outcome.progress.setdefault(part.topic, {})[str(part.partition)] = part.following
+        outcome.committed[part.key] = part.following
+        outcome.rows += one.rows
+        outcome.quarantined += one.quarantined
+        outcome.newest_ms = max(outcome.newest_ms, one.newest_ms)
+        chunks += one.chunks
+        if one.rows:
+            store.create_topic(part.store_topic, QueueRule(options.queues).count(part.partitions))
+    if outcome.committed:
+        batch = ProgressBatch(options.sink_id, run_id, last, outcome.progress, outcome.rows, chunks)
+        commit_progress(store, batch, queues=1)
+    return outcome
+
+
+def _copy(last: CommitEnvelope | None) -> dict[str, Any]:
+    if last is None:
+        return {}
+    return {topic: dict(partitions) for topic, partitions in last.progress.items()}

@@ -1,0 +1,85 @@
+"""The store that a bridge writes to: its lock is taken for the time of one commit, or held between commits."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.message_store import MessageStore
+from rocketflow_store.sink.sink_commit import last_commit
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from rocketflow_store.commit_envelope import CommitEnvelope
+
+_RETRY_S: Final = 0.02
+
+
+class StorePort:
+    """Opens the store at `path` for commits; StoreLockedError where another writer keeps it for too long.
+
+    A lock that is let go after every commit lets Spark sinks, jobs and other bridges write to the same store.
+    """
+
+    def __init__(
+        self, path: str, config: StoreConfig, *, hold: bool, lock_timeout_ms: int, stop: threading.Event
+    ) -> None:
+        self._path, self._asked, self._hold = path, config, hold
+        self._timeout_s, self._stop = lock_timeout_ms / 1000, stop
+        self._held: MessageStore | None = None
+        with self.opened() as store:
+            self.config = store.config
+            """As the store has it: its files' sizes, and what its records end with."""
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[MessageStore]:
+        """The store, for one commit."""
+        store = self._held or self._open()
+        if self._hold:
+            self._held = store
+            yield store
+            return
+        with store:
+            yield store
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._held is not None:
+            held, self._held = self._held, None
+            held.close()
+
+    def last_commit(self, sink_id: str) -> CommitEnvelope | None:
+        """The last commit under an id, without taking the lock."""
+        if self._held is not None:
+            return last_commit(self._held, sink_id)
+        return read_last_commit(self._path, sink_id)
+
+    def _open(self) -> MessageStore:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return MessageStore.open(self._path, self._asked)
+            except StoreLockedError:
+                if time.monotonic() >= deadline or self._stop.is_set():
+                    raise
+                self._stop.wait(_RETRY_S)
+
+
+def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
+    """The last commit under an id in the store at `path`, None without one (or without a store)."""
+    if not StorePaths(Path(path)).looks_like_store():
+        return None
+    with StoreReader(path) as reader:
+        return last_commit(reader, sink_id)
+
+
+def config_of(file: str | None) -> StoreConfig:
+    """Settings of a broker.conf, or the defaults."""
+    return StoreConfig() if file is None else StoreConfig.from_broker_conf(file)
