@@ -1,0 +1,8 @@
+"""spark-submit jobs/quality.py --source PATH --subscribe T --suite FILE --quarantine-topic T --checkpoint DIR"""
+
+import sys
+
+from rocketflow.quality.quality_job import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""One batch checked: the pass, GX's verdicts, and what follows from them."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocketflow.quality.errors import QualityFailedError
+from rocketflow.quality.parsed_bodies import WELL_FORMED, parse, reasons
+from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
+from rocketflow.quality.split import marked, quarantining, routed
+from rocketflow.quality.suite import Action
+from rocketflow.quality.verdicts import Verdict, ask_gx, compare, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.split import Route
+    from rocketflow.quality.suite_plan import SuitePlan
+    from rocketflow_store.sink.staged_part import StagedPart
+
+    Foreach = Callable[[DataFrame, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """How batches are checked: `validator` "pass", or "gx" where GX validates every batch itself as well."""
+
+    spec: BodySpec
+    route: Route
+    action: Action = Action.QUARANTINE
+    validator: str = "pass"
+    foreach: Foreach | None = None
+
+
+@dataclass(slots=True)
+class CheckedBatch:
+    """A batch that may be committed: `parts` hold its rows, `fields` are the result's message."""
+
+    parts: list[StagedPart]
+    fields: dict[str, Any]
+    verdicts: list[Verdict]
+
+    @property
+    def success(self) -> bool:
+        return bool(self.fields["success"])
+
+
+def check_batch(
+    rows: DataFrame,
+    plan: SuitePlan,
+    settings: CheckSettings,
+    batch_id: int,
+    *,
+    store: str | None = None,
+    sink_id: str = "check",
+    discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
+) -> CheckedBatch:
+    """Check a batch of the source's rows. With `store` its rows are staged there; without, they are only looked at.
+
+    QualityFailedError where an expectation failed whose action is `fail`; any error leaves nothing behind.
+    """
+    parsed = parse(rows, settings.spec)
+    ask_all = settings.validator == "gx"
+    kept = ask_all or plan.needs_rows_again or settings.foreach is not None
+    if kept:
+        parsed = parsed.persist()
+    staged: list[StagedPart] = []
+    try:
+        own = parsed.where(WELL_FORMED).select(*[f"`{name}`" for name in plan.schema.fieldNames()])
+        asked = ask_gx(rows.sparkSession, own, plan.checks if ask_all else plan.asked)
+        run = partial(_run_pass, marked(parsed, plan), plan, settings, batch_id, store, sink_id)
+        report, staged, aggregates = run(())
+        verdicts = judge(plan, report, aggregates, asked, settings.action)
+        if ask_all:
+            compare(plan, verdicts, asked)
+        _stop_where_asked(verdicts, batch_id, settings, report)
+        gate = _gate(plan, verdicts)
+        if gate and store is not None:
+            discard(staged)
+            staged = []
+            report, staged, _ = run(gate)
+        if settings.foreach is not None and not gate:
+            settings.foreach(_good_rows(parsed, plan, settings), batch_id)
+    except BaseException:
+        discard(staged)
+        raise
+    finally:
+        if kept:
+            parsed.unpersist()
+    return CheckedBatch(staged, _fields(plan, settings, report, verdicts, gate, batch_id, sink_id), verdicts)
+
+
+def _run_pass(
+    rows: DataFrame,
+    plan: SuitePlan,
+    settings: CheckSettings,
+    batch_id: int,
+    store: str | None,
+    sink_id: str,
+    gate: Sequence[str],
+) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
+    """One Spark job over the batch."""
+    from great_expectations.util import convert_to_json_serializable
+    from pyspark.sql import Observation
+
+    observation = Observation()
+    if plan.aggregates:
+        rows = rows.observe(observation, *[column.alias(name) for name, column in plan.aggregates.items()])
+    task = PassTask(
+        counters=len(plan.counters),
+        shown=tuple(sorted({one.unexpected for one in plan.checks if one.unexpected is not None})),
+        quarantine=settings.route.quarantine,
+        reasons=reasons(settings.spec),
+        store=store,
+        sink_id=sink_id,
+        batch_id=batch_id,
+    )
+    out = routed(rows, plan, settings.route, settings.action, gate)
+    found = [pickle.loads(row[0]) for row in out.mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
+    found.sort(key=lambda one: one.partition)
+    total = PassReport(0, None, counts=np.zeros(len(plan.counters), np.int64))
+    for one in found:
+        total.add(one)
+    aggregates = observation.get if plan.aggregates else {}
+    made = {name: convert_to_json_serializable(value) for name, value in aggregates.items()}
+    return total, [one.part for one in found if one.part is not None], made
+
+
+def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: CheckSettings, report: PassReport) -> None:
+    failed = [one for one in verdicts if not one.success and one.action is Action.FAIL]
+    if failed:
+        told = "; ".join(describe(one) for one in failed)
+        where = ", ".join(
+            f"{one['topic']}/{one['queueId']} [{one['from']}, {one['to']})"
+            for one in named_ranges(report.ranges, settings.route.topics)
+        )
+        raise QualityFailedError(f"batch {batch_id} ({where}): {told}; nothing of it was written")
+
+
+def describe(verdict: Verdict) -> str:
+    """One line about an expectation that was not met."""
+    result = verdict.result.get("result", {})
+    if verdict.unexpected is not None:
+        return f"{verdict.label}: {verdict.unexpected} unexpected of {result.get('element_count', 'the batch')}"
+    return f"{verdict.label}: observed {result.get('observed_value')}"
+
+
+def _gate(plan: SuitePlan, verdicts: Sequence[Verdict]) -> list[str]:
+    """Table-level expectations that keep the whole batch from going on."""
+    table = {one.source.label for one in plan.checks if one.unexpected is None}
+    return [one.label for one in verdicts if one.label in table and not one.success and one.action is Action.QUARANTINE]
+
+
+def _good_rows(parsed: DataFrame, plan: SuitePlan, settings: CheckSettings) -> DataFrame:
+    """The rows that go on, with the suite's columns."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from rocketflow.quality.split import bit
+
+    good = F.col(WELL_FORMED)
+    for check in quarantining(plan, settings.action):
+        assert check.unexpected is not None
+        good = good & ~bit(check.unexpected)
+    return marked(parsed, plan).where(good).select(*[f"`{name}`" for name in plan.schema.fieldNames()])
+
+
+def _fields(
+    plan: SuitePlan,
+    settings: CheckSettings,
+    report: PassReport,
+    verdicts: Sequence[Verdict],
+    gate: Sequence[str],
+    batch_id: int,
+    sink_id: str,
+) -> dict[str, Any]:
+    from rocketflow.quality.suite_result import suite_result
+
+    suite = plan.suite
+    success = all(one.success for one in verdicts)
+    outcome = "quarantined" if report.quarantined else "passed" if success else "warned"
+    return {
+        "version": 1,
+        "query": sink_id,
+        "batchId": batch_id,
+        "suite": {"name": suite.name, "version": suite.version},
+        "ranges": named_ranges(report.ranges, settings.route.topics),
+        "rows": report.rows,
+        "good": report.rows - report.quarantined,
+        "quarantined": report.quarantined,
+        "malformed": report.malformed,
+        "success": success,
+        "outcome": "batch quarantined" if gate else outcome,
+        "validator": settings.validator,
+        "expectations": [
+            {"label": one.label, "success": one.success, "action": one.action.value, "unexpected": one.unexpected}
+            for one in verdicts
+        ],
+        "result": suite_result(suite, f"{sink_id}-{batch_id}", verdicts),
+    }
+
+
+def warn(batch_id: int, checked: CheckedBatch) -> None:
+    """Tell people of what was not met, on stderr."""
+    for one in checked.verdicts:
+        if not one.success:
+            print(f"batch {batch_id}: {describe(one)} ({one.action.value})", file=sys.stderr, flush=True)
+    malformed = checked.fields["malformed"]
+    if malformed:
+        print(f"batch {batch_id}: {malformed} bodies could not be read (quarantine)", file=sys.stderr, flush=True)

@@ -1,0 +1,139 @@
+"""One batch into the store: good rows, quarantined rows and the result in one commit, with how far the query is.
+
+The envelope's progress tells the query, its batch and the ranges that were checked. A batch that comes again after a
+kill is known by it, whatever the suite says by now: the same ranges are a replay, others are refused.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.results import RESULT_TOPIC, result_chunk
+from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import SystemClock
+from rocketflow_store.config import StorePaths
+from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.sink import spare_parts
+from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.sink.sink_commit import (
+    CheckpointWentBackError,
+    ReplayMismatchError,
+    abort_batch,
+    last_commit,
+    sweep,
+)
+from rocketflow_store.sink.staged_part import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.sink.staged_part import StagedPart
+
+_RETRY_S: Final = 0.02
+_STAMPED: Final = "quality"
+
+
+class QualityCommits:
+    """Commits of one query under one id; another run that commits meanwhile makes every later one fail."""
+
+    def __init__(self, store: str, sink_id: str, query_id: str, run_id: str, lock_timeout_ms: int = 60_000) -> None:
+        self.store, self.sink_id = store, sink_id
+        self._query_id, self._run_id, self._lock_timeout_ms = query_id, run_id, lock_timeout_ms
+        self._paths = StorePaths(Path(store))
+        self._last: CommitEnvelope | None = None
+
+    def prepare(self, queues: dict[str, int]) -> dict[str, int]:
+        """Make the topics that are missing, with so many queues; how many they have. Looks up the last commit."""
+        with self._open() as store:
+            for topic, count in {**queues, RESULT_TOPIC: 1}.items():
+                store.ensure_topic(topic, count)
+            self._last = last_commit(store, self.sink_id)
+            found = {topic: len(store.queues(topic)) or queues[topic] for topic in queues}
+        self._check_owner()
+        return found
+
+    def replayed(self, batch_id: int) -> list[dict[str, Any]] | None:
+        """The ranges of the batch if it is in the log already, else None; CheckpointWentBackError behind it."""
+        if self._last is None or batch_id > self._last.progress["batchId"]:
+            return None
+        done = self._last.progress["batchId"]
+        if batch_id < done:
+            raise CheckpointWentBackError(
+                f"sink {self.sink_id}: batch {batch_id} came after batch {done} was committed; "
+                "the checkpoint went back, restore the right one or choose a new --sink-id"
+            )
+        ranges: list[dict[str, Any]] = self._last.progress["ranges"]
+        return ranges
+
+    def check_replay(self, batch_id: int, ranges: list[dict[str, Any]]) -> None:
+        """ReplayMismatchError where a committed batch came again with other rows."""
+        known = self.replayed(batch_id)
+        if known != ranges:
+            raise ReplayMismatchError(
+                f"sink {self.sink_id}: batch {batch_id} is committed with the ranges {known} and came again with "
+                f"{ranges}; the checkpoint is not the one that this batch was made with"
+            )
+
+    def commit(self, batch_id: int, parts: Sequence[StagedPart], fields: dict[str, Any], born_ms: int) -> None:
+        """All rows of the parts and the result, once."""
+        with self._open() as store:
+            chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+            property_crc = all(part.property_crc for part in parts) and store.config.append_prop_crc
+            chunks.append(result_chunk(store.config, fields, born_ms, property_crc=property_crc))
+            progress = {
+                "kind": _STAMPED,
+                "query": self._query_id,
+                "batchId": batch_id,
+                "suite": fields["suite"],
+                "ranges": fields["ranges"],
+            }
+            batch = ProgressBatch(
+                self.sink_id, self._run_id, self._last, progress, sum(part.rows for part in parts) + 1, chunks
+            )
+            commit_progress(store, batch)
+            self._last = last_commit(store, self.sink_id)
+        files = [Path(part.path) for part in parts if part.path is not None]
+        spare_parts.keep(self._paths.staging, files)
+        sweep(self._paths.staging, self.sink_id, batch_id)
+
+    def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
+        """Drop what was staged for a batch that is not committed."""
+        abort_batch(self._paths.staging, self.sink_id, batch_id, parts)
+
+    def _check_owner(self) -> None:
+        progress = {} if self._last is None else self._last.progress
+        if self._last is not None and progress.get("query") != self._query_id:
+            raise CheckpointWentBackError(
+                f"sink {self.sink_id} belongs to query {progress.get('query')}, whose last batch was "
+                f"{progress.get('batchId')}; query {self._query_id} (a new checkpoint?) must use another --sink-id, "
+                "or the old checkpoint"
+            )
+
+    def _open(self) -> MessageStore:
+        deadline = time.monotonic() + self._lock_timeout_ms / 1000
+        config = StoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        while True:
+            try:
+                return MessageStore.open(self.store, config)
+            except StoreLockedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return SystemClock().now_ms()
+
+
+def queue_counts(store: str, topics: Sequence[str]) -> dict[str, int]:
+    """Queues that topics have in a store; 0 where they are not there."""
+    paths = StorePaths(Path(store))
+    if not paths.looks_like_store():
+        return dict.fromkeys(topics, 0)
+    with StoreReader(store) as reader:
+        known = set(reader.topics())
+        return {topic: len(reader.queues(topic)) if topic in known else 0 for topic in topics}

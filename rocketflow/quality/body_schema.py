@@ -1,0 +1,114 @@
+"""What bodies hold: `carrier string, delay int`, or a JSON Schema file, and the format they are written in."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rocketflow.quality.errors import BodySchemaError
+
+FORMATS: Final = ("json", "csv", "text", "none")
+_JSON_TYPES: Final = {"string": "string", "integer": "bigint", "number": "double", "boolean": "boolean"}
+_STRING_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
+_ANNOTATIONS: Final = frozenset(
+    {"type", "format", "title", "description", "default", "examples", "$comment", "$id", "$schema", "$anchor"}
+    | {"deprecated", "readOnly", "writeOnly", "additionalProperties"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BodySpec:
+    """How a body is read: `ddl` are its fields, `required` those that a JSON Schema asks for, `options` the parser's."""
+
+    format: str
+    ddl: str
+    required: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def body_spec(
+    schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None
+) -> BodySpec:
+    """The spec of `--body-schema` and `--body-format`; BodySchemaError says what does not fit together."""
+    known = ", ".join(FORMATS)
+    chosen = body_format or ("json" if schema else "none")
+    if chosen not in FORMATS:
+        raise BodySchemaError(f"--body-format {chosen!r}: one of {known}")
+    if chosen == "none":
+        if schema:
+            raise BodySchemaError("--body-schema needs --body-format json, csv or text")
+        return BodySpec("none", "")
+    if chosen == "text":
+        ddl = schema or "body string"
+        parts = ddl.split()
+        if len(parts) != 2 or parts[1].lower() != "string":
+            raise BodySchemaError(f"--body-schema {ddl!r}: a text is one column, such as 'line string'")
+        return BodySpec("text", ddl)
+    if not schema:
+        raise BodySchemaError(f"--body-format {chosen} needs --body-schema, e.g. 'carrier string, delay int'")
+    ddl, required = schema, ()
+    if schema.endswith(".json") or os.path.isfile(schema):
+        if chosen != "json":
+            raise BodySchemaError(f"--body-schema {schema}: a JSON Schema describes bodies of format json")
+        ddl, required = _of_json_schema(Path(schema))
+    return BodySpec(chosen, ddl, required, dict(options or {}))
+
+
+def _of_json_schema(path: Path) -> tuple[str, tuple[str, ...]]:
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BodySchemaError(f"--body-schema {path}: {error}") from error
+    problems: list[str] = []
+    if not isinstance(raw, dict) or _one_type(raw) != "object":
+        raise BodySchemaError(f'--body-schema {path}: is no JSON Schema of "type": "object"')
+    fields = _fields(raw, "", problems)
+    required = raw.get("required", [])
+    if not isinstance(required, list) or not set(map(str, required)) <= set(raw.get("properties", {})):
+        problems.append("required names a field that properties does not have")
+    if problems:
+        raise BodySchemaError(f"--body-schema {path}: " + "; ".join(problems))
+    return ", ".join(f"{name} {kind}" for name, kind in fields), tuple(map(str, required))
+
+
+def _one_type(schema: dict[str, Any]) -> str | None:
+    given = schema.get("type")
+    kinds = [one for one in (given if isinstance(given, list) else [given]) if one != "null"]
+    return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else None
+
+
+def _fields(schema: dict[str, Any], where: str, problems: list[str]) -> list[tuple[str, str]]:
+    """(quoted name, Spark type) of every property."""
+    _check_keywords(schema, where, {"properties", "required"}, problems)
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        problems.append(f"{where or 'the schema'} has no properties")
+        return []
+    return [
+        (f"`{name.replace('`', '``')}`", _type(one, f"{where}.{name}" if where else name, problems))
+        for name, one in properties.items()
+    ]
+
+
+def _type(schema: Any, where: str, problems: list[str]) -> str:
+    kind = _one_type(schema) if isinstance(schema, dict) else None
+    if kind == "object":
+        return f"struct<{', '.join(f'{name}: {one}' for name, one in _fields(schema, where, problems))}>"
+    if kind == "array":
+        _check_keywords(schema, where, {"items"}, problems)
+        return f"array<{_type(schema.get('items'), f'{where}[]', problems)}>"
+    if kind not in _JSON_TYPES:
+        problems.append(f"{where} has no type that a column can have: {json.dumps(schema)[:80]}")
+        return "string"
+    _check_keywords(schema, where, set(), problems)
+    if kind == "string":
+        return _STRING_FORMATS.get(str(schema.get("format")), "string")
+    return _JSON_TYPES[kind]
+
+
+def _check_keywords(schema: dict[str, Any], where: str, allowed: set[str], problems: list[str]) -> None:
+    for key in sorted(set(schema) - _ANNOTATIONS - allowed):
+        problems.append(f"{where or 'the schema'}: {key} is a check, not a type; write it as an expectation")

@@ -1,0 +1,99 @@
+"""Why a body could not be read: said for the few that could not, in the tasks, by a parser that tells."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+_MOST: Final = 200
+_INTEGERS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_REALS: Final = frozenset({"float", "double"})
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReasons:
+    """Says why bodies of this format with these fields ((name, Spark type), ...) were refused by Spark's parser."""
+
+    format: str
+    fields: tuple[tuple[str, str], ...]
+    required: tuple[str, ...] = ()
+    separator: str = ","
+
+    def why(self, body: bytes) -> str:
+        """One line of at most 200 characters."""
+        return self._why(body)[:_MOST]
+
+    def _why(self, body: bytes) -> str:
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return f"is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}"
+        if self.format == "json":
+            return self._json(text)
+        if self.format == "csv":
+            return self._csv(text)
+        return "is no text"
+
+    def _json(self, text: str) -> str:
+        if not text.strip():
+            return "is empty"
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            return f"is not JSON: {error}"
+        if not isinstance(value, dict):
+            return f"is no JSON object but {_short(value)}"
+        for name in self.required:
+            if value.get(name) is None:
+                return f"has no field {name}, which is required"
+        for name, kind in self.fields:
+            if value.get(name) is not None and not _fits(value[name], kind):
+                return f"field {name} is no {kind}: {_short(value[name])}"
+        return "could not be read with the body schema"
+
+    def _csv(self, text: str) -> str:
+        if not text.strip():
+            return "is empty"
+        values = next(csv.reader([text], delimiter=self.separator), [])
+        if len(values) != len(self.fields):
+            return f"has {len(values)} fields, the body schema has {len(self.fields)}"
+        for (name, kind), value in zip(self.fields, values, strict=True):
+            if value and not _parses(value, kind):
+                return f"field {name} is no {kind}: {_short(value)}"
+        return "could not be read with the body schema"
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind in _INTEGERS:
+        return type(value) is int and -(1 << _INTEGERS[kind]) <= value < 1 << _INTEGERS[kind]
+    if kind in _REALS:
+        return type(value) in (int, float) or value in ("NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF")
+    if kind == "boolean":
+        return type(value) is bool
+    if kind in ("date", "timestamp"):
+        return isinstance(value, str) and value[:4].isdigit()
+    if kind.startswith("array"):
+        return isinstance(value, list)
+    if kind.startswith(("struct", "map")):
+        return isinstance(value, dict)
+    return True
+
+
+def _parses(value: str, kind: str) -> bool:
+    try:
+        if kind in _INTEGERS:
+            return _fits(int(value), kind)
+        if kind in _REALS:
+            float(value)
+        if kind == "boolean":
+            return value.lower() in ("true", "false")
+    except ValueError:
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

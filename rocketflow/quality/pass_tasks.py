@@ -1,0 +1,211 @@
+"""The end of the pass, in the tasks: rows are encoded and staged as the sink's, conditions counted, examples kept.
+
+Nothing is written where anybody reads it: a task leaves a staged part and a report, the driver decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow.quality.malformed import BodyReasons
+from rocketflow.quality.parsed_bodies import WELL_FORMED
+from rocketflow.quality.split import BITS, MALFORMED, MASK, OBSERVED, OFFSET, QUEUE
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.errors import MessageRejectedError, StoreError
+from rocketflow_store.layout.store_meta import gives_record_crc
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+
+    Ints = npt.NDArray[np.int64]
+
+EXAMPLES: Final = 20
+"""Rows that break an expectation and are shown: the first of each, by topic, queue and offset."""
+REPORT_SCHEMA: Final = "report binary"
+_QUEUE_SHIFT: Final = 20
+_SINK: Final = ("body", "topic", "tags", "keys", "properties", "queueId", "flag", "bornTimestamp")
+
+Example = tuple[int, int, str]
+"""Origin queue (topic number << 20 | queue id), queue offset, observed values as JSON."""
+
+
+@dataclass(slots=True)
+class PassReport:
+    """What a task found: rows by counter, ranges {origin queue: [first, last, rows]}, examples by counter."""
+
+    partition: int
+    part: StagedPart | None
+    rows: int = 0
+    malformed: int = 0
+    quarantined: int = 0
+    counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    ranges: dict[int, list[int]] = field(default_factory=dict)
+    examples: dict[int, list[Example]] = field(default_factory=dict)
+
+    def add(self, other: PassReport) -> None:
+        """Put another task's in."""
+        self.rows += other.rows
+        self.malformed += other.malformed
+        self.quarantined += other.quarantined
+        self.counts = self.counts + other.counts
+        for queue, (first, last, rows) in other.ranges.items():
+            _extend(self.ranges, queue, first, last, rows)
+        for counter, found in other.examples.items():
+            self.examples[counter] = sorted([*self.examples.get(counter, []), *found])[:EXAMPLES]
+
+    def as_batch(self) -> pa.RecordBatch:
+        """For the driver."""
+        import pickle
+
+        return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(self)], pa.binary())], names=["report"])
+
+
+@dataclass(frozen=True, slots=True)
+class PassTask:
+    """Given to `mapInArrow`. `staging` None stages nothing (a check without a stream)."""
+
+    counters: int
+    shown: tuple[int, ...]
+    """Counters that examples are kept of."""
+    quarantine: str
+    reasons: BodyReasons
+    store: str | None = None
+    sink_id: str = ""
+    batch_id: int = 0
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        report = PassReport(context.partitionId(), None, counts=np.zeros(self.counters, np.int64))
+        if self.store is None:
+            for batch in batches:
+                self._look_at(batch, report)
+        else:
+            paths = StorePaths(Path(self.store))
+            config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
+            encoder = BatchEncoder(config, lambda topic: 1, row_hashes=True)
+            name = f"p{report.partition}-a{context.taskAttemptId()}"
+            directory = batch_directory(paths.staging, self.sink_id, self.batch_id)
+            chunks = self._encoded(batches, report, encoder, config.clock.now_ms())
+            report.part = stage(chunks, directory, name)
+        yield report.as_batch()
+
+    def _encoded(
+        self, batches: Iterable[pa.RecordBatch], report: PassReport, encoder: BatchEncoder, now_ms: int
+    ) -> Iterator[EncodedChunk]:
+        for batch in batches:
+            self._look_at(batch, report)
+            rows = self._sink_rows(batch)
+            if rows.num_rows == 0:
+                continue
+            try:
+                encoder.validate(rows)
+            except MessageRejectedError as error:
+                raise StoreError(
+                    f"partition {report.partition}: {error.why}; nothing of the batch is written"
+                ) from error
+            yield from encoder.encode(rows, now_ms, {})
+
+    def _look_at(self, batch: pa.RecordBatch, report: PassReport) -> None:
+        """Count, and remember."""
+        report.rows += batch.num_rows
+        if batch.num_rows == 0:
+            return
+        report.malformed += batch.num_rows - pc.sum(batch[WELL_FORMED]).as_py()
+        report.quarantined += pc.sum(pc.equal(batch["topic"], self.quarantine)).as_py() or 0
+        queues, offsets = np.asarray(batch[QUEUE]), np.asarray(batch[OFFSET])
+        for queue in np.unique(queues).tolist():
+            of_queue = offsets[queues == queue]
+            _extend(report.ranges, queue, int(of_queue.min()), int(of_queue.max()), len(of_queue))
+        for first in range(0, self.counters, BITS):
+            mask = np.asarray(batch[f"{MASK}{first // BITS}"])
+            for at in range(min(BITS, self.counters - first)):
+                held = (mask & (1 << at)) != 0
+                count = int(np.count_nonzero(held))
+                report.counts[first + at] += count
+                if count and first + at in self.shown:
+                    self._keep_examples(batch, report, first + at, np.flatnonzero(held), queues, offsets)
+
+    def _keep_examples(
+        self, batch: pa.RecordBatch, report: PassReport, counter: int, rows: Ints, queues: Ints, offsets: Ints
+    ) -> None:
+        order = rows[np.lexsort((offsets[rows], queues[rows]))][:EXAMPLES]
+        known = report.examples.get(counter, [])
+        if len(known) == EXAMPLES:
+            last = known[-1]
+            order = np.array(
+                [row for row in order.tolist() if (int(queues[row]), int(offsets[row])) < last[:2]], np.int64
+            )
+        if len(order):
+            values = batch[OBSERVED].take(pa.array(order)).to_pylist()
+            found = [
+                (int(queues[row]), int(offsets[row]), value or "{}")
+                for row, value in zip(order.tolist(), values, strict=True)
+            ]
+            report.examples[counter] = sorted([*known, *found])[:EXAMPLES]
+
+    def _sink_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The sink's columns; rows without a topic go nowhere, malformed ones get their reason."""
+        rows = batch.select(list(_SINK))
+        well_formed = batch[WELL_FORMED]
+        if batch["topic"].null_count:
+            kept = batch["topic"].is_valid()
+            rows, well_formed = rows.filter(kept), well_formed.filter(kept)
+        malformed = np.flatnonzero(~np.asarray(well_formed.cast(pa.uint8())).astype(bool))
+        if len(malformed) == 0:
+            return rows
+        return self._with_reasons(rows, malformed)
+
+    def _with_reasons(self, rows: pa.RecordBatch, malformed: Ints) -> pa.RecordBatch:
+        column = rows["properties"]
+        picked = pa.array(malformed)
+        bodies, properties = rows["body"].take(picked).to_pylist(), column.take(picked).to_pylist()
+        told = [
+            [*own, ("QUALITY_REASON", _printable(self.reasons.why(body)))]
+            for own, body in zip(properties, bodies, strict=True)
+        ]
+        both = pa.concat_arrays([column, pa.array(told, column.type)])
+        order = np.arange(rows.num_rows)
+        order[malformed] = rows.num_rows + np.arange(len(malformed))
+        return rows.set_column(rows.schema.get_field_index("properties"), "properties", both.take(pa.array(order)))
+
+
+def _extend(ranges: dict[int, list[int]], queue: int, first: int, last: int, rows: int) -> None:
+    known = ranges.setdefault(queue, [first, last, 0])
+    ranges[queue] = [min(known[0], first), max(known[1], last), known[2] + rows]
+
+
+def _printable(text: str) -> str:
+    """Without the characters that separate properties, and other control characters."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+def named_ranges(ranges: dict[int, list[int]], topics: tuple[str, ...]) -> list[dict[str, Any]]:
+    """[{topic, queueId, from, to, rows}] in order; `to` is behind the last."""
+    return [
+        {
+            "topic": topics[queue >> _QUEUE_SHIFT],
+            "queueId": queue & ((1 << _QUEUE_SHIFT) - 1),
+            "from": first,
+            "to": last + 1,
+            "rows": rows,
+        }
+        for queue, (first, last, rows) in sorted(ranges.items())
+    ]
+
+
+__all__ = ["EXAMPLES", "MALFORMED", "REPORT_SCHEMA", "PassReport", "PassTask", "named_ranges"]

@@ -1,0 +1,361 @@
+"""A topic through a suite as one streaming query: what `jobs/quality.py` runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.errors import UsageError
+from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
+from rocketflow.quality.suite import Action, Suite, load_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from rocketflow.quality.batch_check import CheckSettings
+    from rocketflow.quality.batch_commit import QualityCommits
+    from rocketflow.quality.suite_plan import SuitePlan
+
+_POLL_S: Final = 0.25
+VALIDATORS: Final = ("pass", "gx")
+
+
+@dataclass(frozen=True, slots=True)
+class QualityJob:
+    """What to check, by what, and where rows go."""
+
+    source: str
+    subscribe: str
+    suite: str
+    quarantine_topic: str
+    checkpoint: str
+    good_topic: str | None = None
+    good_foreach: str | None = None
+    sink: str | None = None
+    sink_id: str | None = None
+    body_schema: str | None = None
+    body_format: str | None = None
+    body_options: dict[str, str] = field(default_factory=dict)
+    action: Action = Action.QUARANTINE
+    validator: str = "pass"
+    trigger: str = "available-now"
+    properties: bool = True
+    queues: int | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.strip() for one in self.subscribe.split(",") if one.strip()))
+
+    @property
+    def target(self) -> str:
+        """The store that is written to."""
+        return (self.sink or self.source).removeprefix("file://")
+
+
+@dataclass(slots=True)
+class QualitySummary:
+    """What a run did."""
+
+    rows: int = 0
+    good: int = 0
+    quarantined: int = 0
+    malformed: int = 0
+    batches: int = 0
+    failed_batches: int = 0
+    replayed: int = 0
+    seconds: float = 0.0
+
+    def as_json(self) -> str:
+        """The one line that ends the job."""
+        rate = self.rows / self.seconds if self.seconds else 0.0
+        return json.dumps(
+            {
+                "job": "quality",
+                "rows": self.rows,
+                "batches": self.batches,
+                "seconds": round(self.seconds, 3),
+                "rowsPerSecond": round(rate, 1),
+                "good": self.good,
+                "quarantined": self.quarantined,
+                "malformed": self.malformed,
+                "failedBatches": self.failed_batches,
+                "replayedBatches": self.replayed,
+            }
+        )
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
+    """The job from a command line; argparse ends a wrong one with exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="quality.py",
+        description="Check topics of a RocketMQ store against a Great Expectations suite; bad rows are quarantined.",
+        epilog="example: quality.py --source /data/store --subscribe flights --suite conf/expectations/flights.json "
+        "--good-topic flights-good --quarantine-topic flights-bad --checkpoint /data/cp",
+    )
+    parser.add_argument("--source", required=True, metavar="PATH", help="store directory to read")
+    parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to check, comma-separated")
+    parser.add_argument("--suite", required=True, metavar="FILE", help="Great Expectations' suite (JSON)")
+    parser.add_argument("--good-topic", metavar="T", help="where good rows go")
+    parser.add_argument("--good-foreach", metavar="MODULE:FUNCTION", help="called with (good rows, batch id) instead")
+    parser.add_argument("--quarantine-topic", required=True, metavar="T", help="where bad rows go")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
+    parser.add_argument("--sink", metavar="PATH", help="store directory to write (default: the source)")
+    parser.add_argument("--sink-id", metavar="ID", help="whose commits these are (default: the query's id)")
+    parser.add_argument("--body-schema", metavar="DDL|FILE", help="'carrier string, delay int', or a JSON Schema file")
+    parser.add_argument("--body-format", choices=FORMATS, help="how bodies are written (default: json)")
+    parser.add_argument("--body-option", action="append", default=[], metavar="K=V", help="an option of Spark's parser")
+    parser.add_argument("--action", choices=[one.value for one in Action], default="quarantine", help="of critical ones")
+    parser.add_argument("--validator", choices=VALIDATORS, default="pass", help="gx: GX validates every batch as well")
+    parser.add_argument("--trigger", default="available-now", help='available-now (default) or "5 seconds"')
+    parser.add_argument("--no-properties", action="store_true", help="properties of messages do not go on (faster)")
+    parser.add_argument("--queues", type=int, metavar="N", help="queues of new topics (default: as the source)")
+    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
+    given = parser.parse_args(arguments)
+    if given.good_topic is not None and given.good_foreach is not None:
+        parser.error("--good-topic and --good-foreach exclude each other")
+    return QualityJob(
+        source=given.source,
+        subscribe=given.subscribe,
+        suite=given.suite,
+        quarantine_topic=given.quarantine_topic,
+        checkpoint=given.checkpoint,
+        good_topic=given.good_topic,
+        good_foreach=given.good_foreach,
+        sink=given.sink,
+        sink_id=given.sink_id,
+        body_schema=given.body_schema,
+        body_format=given.body_format,
+        body_options=_pairs("--body-option", given.body_option),
+        action=Action(given.action),
+        validator=given.validator,
+        trigger=given.trigger,
+        properties=not given.no_properties,
+        queues=given.queues,
+        options=_pairs("--option", given.option),
+    )
+
+
+def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise UsageError(f"{name} {one!r}: give it as key=value")
+        found[key] = value
+    return found
+
+
+def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, str], suite: Suite) -> BodySpec:
+    """How bodies are read: as the command says, else as the suite itself says."""
+    if job_schema is None and job_format is None:
+        return body_spec(suite.body_schema, suite.body_format, options)
+    return body_spec(job_schema, job_format or (suite.body_format if job_schema else None), options)
+
+
+def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
+    """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
+    from rocketflow.spark.options import SourceOptions
+    from rocketflow.spark.sink_options import SinkOptions
+    from rocketflow_store import StoreReader
+
+    suite = load_suite(job.suite)
+    spec = spec_of(job.body_schema, job.body_format, job.body_options, suite)
+    options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
+    source = SourceOptions.parse(options, streaming=True)
+    if len(source.stores) > 1 and job.sink is None:
+        raise UsageError("--source names several stores: --sink says which one is written to")
+    for topic in filter(None, (job.good_topic, job.quarantine_topic)):
+        SinkOptions.parse({"path": job.target, "topic": topic})
+        if topic in job.topics:
+            raise UsageError(f"topic {topic} is checked and written to: its own rows would come again")
+    if job.good_topic == job.quarantine_topic:
+        raise UsageError("--good-topic and --quarantine-topic are the same topic")
+    for store in source.stores:
+        with StoreReader(store.path):
+            pass
+    if job.good_foreach is not None:
+        function_of(job.good_foreach)
+    return suite, spec
+
+
+def function_of(name: str) -> Callable[[DataFrame, int], Any]:
+    """The function that MODULE:FUNCTION names; UsageError where there is none."""
+    module, colon, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function) if colon else None
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"--good-foreach {name}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"--good-foreach {name}: give it as module:function")
+    return found  # type: ignore[no-any-return]
+
+
+class QualityQuery:
+    """A job's query: planned, started, followed."""
+
+    def __init__(self, spark: SparkSession, job: QualityJob, suite: Suite, spec: BodySpec) -> None:
+        from rocketflow.quality.parsed_bodies import source_columns, suite_columns
+        from rocketflow.quality.suite_plan import plan_suite
+
+        self._spark, self._job, self._spec = spark, job, spec
+        self._columns = source_columns(suite, properties=job.properties)
+        self.plan: SuitePlan = plan_suite(spark, suite, suite_columns(spec, self._columns))
+        self.summary = QualitySummary()
+        self.error: BaseException | None = None
+        self._made: tuple[QualityCommits, CheckSettings] | None = None
+
+    def run(self) -> QualitySummary:
+        """Until all is read (available-now), until it is stopped, or until it fails; progress goes to stderr."""
+        began = time.monotonic()
+        query = self.start()
+        try:
+            while query.isActive:
+                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            query.stop()
+        except Exception:
+            if self.error is None:
+                raise
+        failure = self.error or query.exception()
+        if failure is not None:
+            raise failure
+        self.summary.seconds = time.monotonic() - began
+        return self.summary
+
+    def start(self) -> StreamingQuery:
+        """Start the query."""
+        job = self._job
+        options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
+        if job.properties:
+            options["includeProperties"] = "true"
+        rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
+        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", job.checkpoint)
+        if job.trigger == "available-now":
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=job.trigger)
+        return writer.start()
+
+    def _batch(self, rows: DataFrame, batch_id: int) -> None:
+        try:
+            self._check(rows, batch_id)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _check(self, rows: DataFrame, batch_id: int) -> None:
+        from rocketflow.quality.batch_check import check_batch, warn
+        from rocketflow.quality.batch_commit import now_ms
+
+        commits, settings = self._prepared
+        known = commits.replayed(batch_id)
+        if known is not None:
+            commits.check_replay(batch_id, _ranges(rows, self._job.topics))
+            self.summary.replayed += 1
+            print(f"batch {batch_id}: is in the log already", file=sys.stderr, flush=True)
+            return
+        checked = check_batch(
+            rows,
+            self.plan,
+            settings,
+            batch_id,
+            store=commits.store,
+            sink_id=commits.sink_id,
+            discard=lambda parts: commits.discard(batch_id, parts),
+        )
+        commits.commit(batch_id, checked.parts, checked.fields, now_ms())
+        warn(batch_id, checked)
+        self._count(checked.fields)
+
+    def _count(self, fields: dict[str, Any]) -> None:
+        total = self.summary
+        total.rows += fields["rows"]
+        total.good += fields["good"]
+        total.quarantined += fields["quarantined"]
+        total.malformed += fields["malformed"]
+        total.batches += 1
+        total.failed_batches += not fields["success"]
+        print(
+            f"batch {fields['batchId']}: {fields['rows']} rows, {fields['quarantined']} quarantined, "
+            f"{total.rows} rows in all",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    @property
+    def _prepared(self) -> tuple[QualityCommits, CheckSettings]:
+        if self._made is None:
+            self._made = self._prepare()
+        return self._made
+
+    def _prepare(self) -> tuple[QualityCommits, CheckSettings]:
+        """At the first batch, when the checkpoint has the query's id: topics, and where the query's commits are."""
+        from rocketflow.quality.batch_check import CheckSettings
+        from rocketflow.quality.batch_commit import QualityCommits, queue_counts
+        from rocketflow.quality.split import Route
+
+        job, suite = self._job, self.plan.suite
+        query_id = _query_id(job.checkpoint)
+        commits = QualityCommits(job.target, job.sink_id or f"quality.{query_id}", query_id, uuid.uuid4().hex)
+        named = {one.partition("=")[2] or one for one in job.source.split(",")}
+        counts = [max(queue_counts(path, job.topics).values(), default=0) for path in named if os.path.isdir(path)]
+        queues = job.queues or max(counts, default=0) or 8
+        targets = [one for one in (job.good_topic, job.quarantine_topic) if one is not None]
+        have = commits.prepare(dict.fromkeys(targets, queues))
+        route = Route(
+            topics=job.topics,
+            good=job.good_topic,
+            quarantine=job.quarantine_topic,
+            queues=have,
+            properties=job.properties,
+            constants={"QUALITY_SUITE": suite.name, "QUALITY_SUITE_VERSION": suite.version},
+        )
+        foreach = None if job.good_foreach is None else function_of(job.good_foreach)
+        return commits, CheckSettings(self._spec, route, job.action, job.validator, foreach)
+
+
+def _query_id(checkpoint: str) -> str:
+    """The query's id, as its checkpoint says."""
+    raw = (Path(checkpoint.removeprefix("file://")) / "metadata").read_text("utf-8")
+    return str(json.loads(raw.strip().splitlines()[-1])["id"])
+
+
+def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
+    """The ranges of a batch, as its result has them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = rows.groupBy("topic", "queueId").agg(F.min("queueOffset"), F.max("queueOffset"), F.count("*")).collect()
+    return [
+        {"topic": topic, "queueId": queue, "from": first, "to": last + 1, "rows": count}
+        for topic, queue, first, last, count in sorted(found, key=lambda row: (topics.index(row[0]), row[1]))
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, build the session, run; the exit code is that of interface.md's table."""
+    from rocketflow.spark.job_errors import exit_code_of
+
+    try:
+        job = parse_arguments(arguments)
+        suite, spec = preflight(job)
+        from rocketflow.quality.session import quality_session
+
+        spark = quality_session("rocketflow-quality")
+        summary = QualityQuery(spark, job, suite, spec).run()
+    except Exception as error:  # every failure becomes one line and an exit code
+        return exit_code_of(error)
+    print(summary.as_json(), flush=True)
+    spark.stop()
+    return 0

@@ -1,0 +1,100 @@
+"""Validation results: one message a batch in a system topic, committed with the rows that it is about.
+
+Read them as any topic: `spark.read.format("rocketflow").option("subscribe", "rmq_sys_ROCKETFLOW_QUALITY")`. Tags are
+`passed` or `failed`, keys the topics and the suite, the body is JSON: see README.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow.errors import UsageError
+from rocketflow_store import StoreReader
+from rocketflow_store.columnar.encode import EncodedChunk
+from rocketflow_store.columnar.index_entries import index_entries
+from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
+from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.java_compat import string_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store.config import StoreConfig
+
+RESULT_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"
+RESULT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """One batch's result as its message has it; `stored_ms` is when it was committed."""
+
+    fields: dict[str, Any]
+    stored_ms: int
+
+    @property
+    def name(self) -> str:
+        """Which batch of which query."""
+        return f"{self.fields['query']}-{self.fields['batchId']}"
+
+
+def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, property_crc: bool) -> EncodedChunk:
+    """The message of a result, to be committed: only the store's own code writes to a system topic."""
+    topics = sorted({one["topic"] for one in fields["ranges"]})
+    keys = " ".join([*topics, fields["suite"]["name"].replace(" ", "_")])
+    tag, uniq_key = ("passed" if fields["success"] else "failed"), UNIQ_KEYS.next()
+    host = encode_host(config.store_host)
+    record = RecordFields(
+        topic=RESULT_TOPIC.encode(),
+        queue_id=0,
+        body=json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(),
+        properties=encode_properties({"KEYS": keys, "TAGS": tag, "UNIQ_KEY": uniq_key}),
+        flag=0,
+        sys_flag=0,
+        born_timestamp=born_ms,
+        born_host=host,
+        store_host=host,
+    )
+    data = encode_record(record, 0, 0, 0, property_crc)
+    codes = np.zeros(1, np.int32)
+    return EncodedChunk(
+        data=pa.py_buffer(data),
+        starts=np.zeros(1, np.int64),
+        sizes=np.array([len(data)], np.int64),
+        topics=[RESULT_TOPIC],
+        topic_codes=codes,
+        queue_ids=np.zeros(1, np.int32),
+        tags_codes=np.array([string_hash(tag)], np.int64),
+        entries=index_entries([RESULT_TOPIC], codes, pa.array([uniq_key], pa.binary()), pa.array([keys], pa.binary())),
+        property_crc=property_crc,
+    )
+
+
+def read_results(store: str, topic: str | None = None, most: int | None = None) -> list[BatchResult]:
+    """Results in a store, oldest first, the last `most` of them; of all topics, or of one."""
+    found = [
+        one
+        for one in _results(store)
+        if topic is None or any(part["topic"] == topic for part in one.fields["ranges"])
+    ]
+    return found if most is None else found[-most:] if most else []
+
+
+def _results(store: str) -> Iterator[BatchResult]:
+    with StoreReader(store) as reader:
+        if RESULT_TOPIC not in reader.topics():
+            return
+        bounds = reader.bounds(RESULT_TOPIC, 0)
+        for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"]):
+            times = batch["storeTimestamp"].cast(pa.int64()).to_pylist()
+            for body, stored_us in zip(batch["body"].to_pylist(), times, strict=True):
+                fields = json.loads(body)
+                if fields.get("version") != RESULT_VERSION:
+                    raise UsageError(f"{store}: a result of version {fields.get('version')!r}; use the newer release")
+                yield BatchResult(fields, stored_us // 1000)

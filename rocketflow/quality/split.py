@@ -1,0 +1,211 @@
+"""The pass over a batch as Spark columns: one number that tells which conditions hold, and the sink's row.
+
+Every counter of the plan is a bit of `__rf_mask0`, `__rf_mask1`, ... (a condition that is null does not hold, as GX
+counts it). A row that breaks an expectation whose action is not `warn`, or whose body could not be read, goes to the
+quarantine topic with properties that tell why and where it comes from; every other row goes on as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.expectation_kinds import Kind
+from rocketflow.quality.parsed_bodies import HIDDEN, MESSAGE, WELL_FORMED
+from rocketflow.quality.suite import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from rocketflow.quality.suite_plan import Check, SuitePlan
+
+BITS: Final = 62
+MASK: Final = "__rf_mask"
+QUEUE: Final = "__rf_queue"
+OFFSET: Final = "__rf_offset"
+OBSERVED: Final = "__rf_observed"
+SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "tags", "keys", "flag", "bornTimestamp")
+"""What the pass reads of a message; `properties` too where they go on."""
+_AGAIN: Final = "__rf_again"
+_MOST_VALUE: Final = 64
+_MOST_VIOLATIONS: Final = 20
+_MOST_PROPERTIES: Final = 16_000
+
+MALFORMED: Final = "body_matches_schema"
+"""What a body that could not be read is said to break."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where rows go: `good` None is nowhere (a function of the user's gets them), queues by topic."""
+
+    topics: tuple[str, ...]
+    good: str | None
+    quarantine: str
+    queues: dict[str, int]
+    properties: bool
+    constants: dict[str, str] = field(default_factory=dict)
+    """Properties of every quarantined row: suite, its version."""
+
+
+def condition_columns(plan: SuitePlan) -> list[str]:
+    """Columns whose values are kept of rows that break something."""
+    names = plan.schema.fieldNames()
+    asked = {column for check in plan.checks if check.unexpected is not None for column in check.columns}
+    return [name for name in names if name in asked]
+
+
+def marked(rows: DataFrame, plan: SuitePlan) -> DataFrame:
+    """`rows` (parsed) with the masks."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    conditions: list[Column] = []
+    for number, counter in enumerate(plan.counters):
+        held = F.col(WELL_FORMED) if counter.condition is None else F.col(WELL_FORMED) & counter.condition
+        if counter.unique_on:
+            rows = _with_repeated(rows, counter.unique_on, held, f"{_AGAIN}{number}")
+            held = held & F.col(f"{_AGAIN}{number}").isNotNull()
+        conditions.append(held)
+    masks = []
+    for first in range(0, max(len(conditions), 1), BITS):
+        bits = [F.when(one, F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
+                for at, one in enumerate(conditions[first : first + BITS])]
+        total = bits[0] if bits else F.lit(0).cast("bigint")
+        for one in bits[1:]:
+            total = total.bitwiseOR(one)
+        masks.append(total.alias(f"{MASK}{first // BITS}"))
+    return rows.select(*[F.col(f"`{name}`") for name in plan.schema.fieldNames()], MESSAGE, WELL_FORMED, *masks)
+
+
+def _with_repeated(rows: DataFrame, columns: Sequence[str], within: Column, name: str) -> DataFrame:
+    """A column that is not null where the row's values of `columns` come more than once `within`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keys = [F.col(f"`{column}`").alias(f"{name}_{at}") for at, column in enumerate(columns)]
+    repeated = rows.where(within).groupBy(*keys).count().where("count > 1").withColumn(name, F.lit(True)).drop("count")
+    same = [F.col(f"`{column}`").eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
+    on = same[0]
+    for one in same[1:]:
+        on = on & one
+    return rows.join(F.broadcast(repeated), on, "left").drop(*[f"{name}_{at}" for at in range(len(columns))])
+
+
+def bit(number: int) -> Column:
+    """Whether a counter's condition holds for the row."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    mask = F.col(f"{MASK}{number // BITS}")
+    return mask.bitwiseAND(F.lit(1 << number % BITS).cast("bigint")) != 0
+
+
+def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
+    """Row by row: expectations whose bad rows do not go on."""
+    return [
+        one
+        for one in plan.checks
+        if one.unexpected is not None and plan.suite.action_of(one.source, default) is not Action.WARN
+    ]
+
+
+def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> DataFrame:
+    """The sink's rows, with masks, origin and observed values; with a `gate` (labels) all of them are quarantined."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    broken = quarantining(plan, default)
+    bad = ~F.col(WELL_FORMED)
+    for first in range(0, len(plan.counters), BITS):
+        bits = sum({1 << one.unexpected % BITS for one in broken if one.unexpected // BITS == first // BITS})  # type: ignore[operator]
+        if bits:
+            bad = bad | (F.col(f"{MASK}{first // BITS}").bitwiseAND(F.lit(bits).cast("bigint")) != 0)
+    if gate:
+        bad = F.lit(True)
+    judged = rows.select("*", bad.alias("__rf_bad"))
+    bad = F.col("__rf_bad")
+    message = {name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))}
+    quarantine = F.lit(route.quarantine)
+    good = F.lit(route.good).cast("string")
+    queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
+    properties = _quality_properties(broken, message, route, gate)
+    own = message.get("properties", F.lit(None).cast("map<string,string>"))
+    values = [F.col(f"`{name}`") for name in condition_columns(plan)]
+    observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
+    any_bad = bad
+    for check in plan.checks:
+        if check.unexpected is not None and check not in broken:
+            any_bad = any_bad | bit(check.unexpected)
+    queue = F.array_position(F.array(*[F.lit(one) for one in route.topics]), message["topic"]) - 1
+    if len(route.topics) == 1:
+        queue = F.lit(0).cast("bigint")
+    return judged.select(
+        message["body"].alias("body"),
+        F.when(bad, quarantine).otherwise(good).alias("topic"),
+        message["tags"].alias("tags"),
+        message["keys"].alias("keys"),
+        F.when(bad, properties).otherwise(own).alias("properties"),
+        F.pmod(message["queueId"], queues).cast("int").alias("queueId"),
+        message["flag"].alias("flag"),
+        message["bornTimestamp"].alias("bornTimestamp"),
+        *[F.col(f"{MASK}{first // BITS}") for first in range(0, max(len(plan.counters), 1), BITS)],
+        F.col(WELL_FORMED),
+        (queue * (1 << 20) + message["queueId"]).cast("bigint").alias(QUEUE),
+        message["queueOffset"].alias(OFFSET),
+        F.when(any_bad, observed).alias(OBSERVED),
+    )
+
+
+def _quality_properties(
+    broken: Sequence[Check], message: dict[str, Column], route: Route, gate: Sequence[str]
+) -> Column:
+    """What a quarantined row says of itself, behind its own properties (those of an earlier quarantine go)."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    entries = [F.when(~F.col(WELL_FORMED), _violation(MALFORMED, {}))]
+    entries += [_violation(label, {}) for label in gate]
+    entries += [
+        F.when(bit(check.unexpected), _violation(check.source.label, _shown(check)))  # type: ignore[arg-type]
+        for check in broken
+    ]
+    violations = F.slice(F.array_compact(F.array(*entries)), 1, _MOST_VIOLATIONS)
+    pairs: list[tuple[str, Column]] = [
+        ("ORIGIN_TOPIC", message["topic"]),
+        ("ORIGIN_QUEUE_ID", message["queueId"].cast("string")),
+        ("ORIGIN_QUEUE_OFFSET", message["queueOffset"].cast("string")),
+        ("ORIGIN_MSG_ID", message["msgId"]),
+        *((name, F.lit(value)) for name, value in route.constants.items()),
+        ("QUALITY_VIOLATIONS", F.to_json(violations)),
+    ]
+    told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
+    if "properties" not in message:
+        return told
+    none = F.create_map().cast("map<string,string>")
+    kept = F.map_filter(
+        F.coalesce(message["properties"], none),
+        lambda name, _: ~(name.startswith("ORIGIN_") | name.startswith("QUALITY_")),
+    )
+    fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
+    left_out = F.create_map(F.lit("QUALITY_PROPERTIES_LEFT_OUT"), F.lit("true"))
+    return F.map_concat(F.when(fits, kept).otherwise(left_out), told)
+
+
+def _violation(label: str, observed: dict[str, Column]) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    pairs = [part for name, value in observed.items() for part in (F.lit(name), F.left(value.cast("string"), F.lit(_MOST_VALUE)))]
+    shown = F.create_map(*pairs) if pairs else F.lit(None)
+    return F.struct(F.lit(label).alias("expectation"), shown.cast("map<string,string>").alias("observed"))
+
+
+def _shown(check: Check) -> dict[str, Any]:
+    """The values that are shown of a row that breaks a check."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if check.kind is Kind.SQL:
+        return {}
+    return {name: F.col(f"`{name}`") for name in check.columns}
+
+
+def visible(columns: Sequence[str]) -> list[str]:
+    """Columns of the source that a suite may name."""
+    return [name for name in columns if name not in HIDDEN]

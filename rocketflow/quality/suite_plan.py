@@ -1,0 +1,265 @@
+"""A suite made ready for a stream: every expectation as counters of rows, observed aggregates, or a question to GX.
+
+`plan_suite` refuses what cannot be applied, all of it at once: unknown types and arguments, columns that are not there,
+expectations without a meaning for micro-batches, conditions that Spark refuses.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.errors import SuiteRefusedError
+from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
+from rocketflow.quality.gx_metrics import Domains, GxEngine, MetricFailedError, Resolved
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import StructType
+
+    from rocketflow.quality.suite import Suite, SuiteExpectation
+
+_STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
+_OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})
+"""Aggregates that leave nulls out: rows whose body could not be read do not count."""
+_NOTHING: Final = ("unexpected_index_list", "unexpected_index_query")
+
+
+@dataclass(slots=True)
+class Counter:
+    """Rows for which a condition is true; None counts all of them. `unique_on` are columns whose values come again."""
+
+    condition: Column | None
+    unique_on: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Check:
+    """One expectation, ready.
+
+    `counters` are numbers into the plan's counters by what GX needs them for; `unexpected` is the one of rows that
+    break it (None for a table-level one). `observed` are names of aggregates by metric id; `static` values that are
+    the same for every batch; `asked` tells that GX itself looks at every batch.
+    """
+
+    source: SuiteExpectation
+    gx: Any
+    kind: Kind
+    columns: tuple[str, ...]
+    counters: dict[Any, int] = field(default_factory=dict)
+    unexpected: int | None = None
+    samples: Any = None
+    observed: dict[Any, str] = field(default_factory=dict)
+    static: dict[Any, Any] = field(default_factory=dict)
+    asked: bool = False
+
+
+@dataclass(slots=True)
+class SuitePlan:
+    """All checks, the counters they share, and the aggregates to observe ({name: column})."""
+
+    suite: Suite
+    schema: StructType
+    checks: list[Check]
+    counters: list[Counter]
+    aggregates: dict[str, Column]
+    engine: GxEngine
+
+    @property
+    def asked(self) -> list[Check]:
+        """Those that GX has to look at the batch for."""
+        return [one for one in self.checks if one.asked]
+
+    @property
+    def needs_rows_again(self) -> bool:
+        """Whether the pass alone is not enough: the batch is then kept in memory for the time of its check."""
+        return bool(self.asked) or any(one.unique_on for one in self.counters)
+
+
+def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePlan:
+    """Ask GX about every expectation; SuiteRefusedError names all that cannot be applied."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    planner = _Planner(spark, suite, schema)
+    problems: list[str] = []
+    for one in suite.expectations:
+        problem = planner.add(one)
+        if problem is not None:
+            problems.append(f"{one.label}: {problem}")
+    if problems:
+        raise SuiteRefusedError(suite.path, problems)
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, spark: SparkSession, suite: Suite, schema: StructType) -> None:
+        self._empty = spark.createDataFrame([], schema)
+        self._one = spark.createDataFrame([tuple(None for _ in schema.fields)], schema)
+        self._domains = Domains(spark, schema)
+        self._keys: dict[str, int] = {}
+        self.plan = SuitePlan(suite, schema, [], [], {}, GxEngine(spark, self._empty))
+
+    def add(self, source: SuiteExpectation) -> str | None:
+        """Take an expectation in; what is wrong with it, None where nothing is."""
+        if source.type in REFUSED_TYPES:
+            return f"cannot be applied to a stream: {REFUSED_TYPES[source.type]}"
+        known = list(self.plan.schema.fieldNames())
+        for column in columns_of(source.kwargs):
+            if column not in known:
+                near = get_close_matches(str(column), known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+                return f"unknown column {column!r} ({hint})"
+        try:
+            made = _gx_expectation(source)
+            check = Check(source, made, kind_of(source.type, source.kwargs), tuple(columns_of(source.kwargs)))
+            if check.kind is Kind.TABLE:
+                self._table(check)
+            else:
+                self._rows(check)
+        except _Refused as error:
+            return str(error)
+        except MetricFailedError as error:
+            return f"Great Expectations cannot apply it: {_first_line(error)}"
+        except Exception as error:  # whatever GX or Spark raise at a single expectation is told with its name
+            return f"{type(error).__name__}: {_first_line(error)}"
+        self.plan.checks.append(check)
+        return None
+
+    # -- row by row
+
+    def _rows(self, check: Check) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if check.kind is Kind.SQL:
+            condition = F.expr(row_condition_of(check.source.kwargs["unexpected_rows_query"]) or "")
+            needed = self.plan.engine.needed(check.gx)
+            resolved = Resolved(
+                {name: one.id for name, one in needed.items()},
+                {name: dict(one.metric_domain_kwargs) for name, one in needed.items()},
+            )
+            domain = self._domains.condition(resolved.domains["unexpected_rows_query.row_count"])
+            check.unexpected = self._counter(_both(domain, condition), resolved.needed["unexpected_rows_query.row_count"])
+            check.counters[resolved.needed["unexpected_rows_query.row_count"]] = check.unexpected
+            check.samples = resolved.needed["unexpected_rows_query.table"]
+            return
+        resolved = self.plan.engine.plan(check.gx)
+        nonnull = "column_values.nonnull.condition"
+        main = resolved.ending(".condition", nonnull) or resolved.only(nonnull)
+        if main is None:
+            raise _Refused("Great Expectations has no condition on Spark for it")
+        for name, metric_id in resolved.needed.items():
+            if name.endswith(_NOTHING):
+                check.static[metric_id] = None
+            elif name.endswith(".unexpected_values"):
+                check.samples = metric_id
+            elif name.endswith((".filtered_row_count", "table.row_count")):
+                check.counters[metric_id] = self._rows_of(resolved.domains[name])
+            elif name.endswith(".unexpected_count"):
+                condition, compute_domain, _ = resolved.only(name.removesuffix("unexpected_count") + "condition") or main
+                within = self._domains.condition(compute_domain)
+                if check.kind is Kind.UNIQUE and not name.startswith("column_values.nonnull"):
+                    number = self._counter(within, metric_id, check.columns)
+                else:
+                    number = self._counter(_both(within, condition), metric_id)
+                check.counters[metric_id] = number
+                if condition is main[0]:
+                    check.unexpected = number
+            else:
+                raise _Refused(f"needs the metric {name}, which is not known to be of rows")
+        if check.unexpected is None:
+            raise _Refused("Great Expectations counts nothing for it")
+
+    def _rows_of(self, domain: dict[str, Any]) -> int:
+        """The counter of a domain's rows."""
+        given = sorted((name, repr(value)) for name, value in domain.items() if value is not None)
+        names = {"row_condition", "condition_parser", "ignore_row_if"}
+        names |= {"column_A", "column_B", "column_list"} if "ignore_row_if" in domain else set()
+        return self._counter(self._domains.condition(domain), [one for one in given if one[0] in names])
+
+    def _counter(self, condition: Column | None, means: Any, unique_on: tuple[str, ...] = ()) -> int:
+        """The number of a condition's counter; conditions that mean the same have one."""
+        key = f"counter {means}"
+        if key not in self._keys:
+            if condition is not None:
+                self._one.where(condition).collect()  # what Spark refuses, it refuses now
+            self._keys[key] = len(self.plan.counters)
+            self.plan.counters.append(Counter(condition, unique_on))
+        return self._keys[key]
+
+    # -- of the batch as a whole
+
+    def _table(self, check: Check) -> None:
+        resolved = self.plan.engine.plan(check.gx)
+        observed: dict[Any, str] = {}
+        for name, metric_id in resolved.needed.items():
+            if name in _STATIC:
+                check.static[metric_id] = resolved.values[metric_id]
+            elif name == "table.row_count":
+                check.counters[metric_id] = self._rows_of(resolved.domains[name])
+            else:
+                aggregate = resolved.only(f"{name}.aggregate_fn") if name in _OBSERVABLE else None
+                if aggregate is None or self._domains.condition(aggregate[1]) is not None:
+                    check.asked = True
+                    break
+                alias = self._aggregate(aggregate[0], metric_id)
+                if alias is None:
+                    check.asked = True
+                    break
+                observed[metric_id] = alias
+        if check.asked:
+            check.counters, check.static = {}, {}
+        else:
+            check.observed = observed
+
+    def _aggregate(self, column: Column, means: Any) -> str | None:
+        """The name under which an aggregate is observed; None where Spark cannot observe it (distinct ones)."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import Observation
+
+        key = f"aggregate {means}"
+        if key not in self._keys:
+            try:
+                self._empty.observe(Observation(), column.alias("one"))
+            except AnalysisException:
+                return None
+            self._keys[key] = len(self.plan.aggregates)
+            self.plan.aggregates[f"a{self._keys[key]}"] = column
+        return f"a{self._keys[key]}"
+
+
+class _Refused(Exception):
+    """An expectation that cannot be applied."""
+
+
+def _gx_expectation(source: SuiteExpectation) -> Any:
+    from great_expectations.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
+
+    try:
+        get_expectation_impl(source.type)
+    except ExpectationNotFoundError:
+        near = get_close_matches(source.type, list_registered_expectation_implementations(), 1)
+        raise _Refused("unknown expectation" + (f" (did you mean {near[0]}?)" if near else "")) from None
+    try:
+        return ExpectationConfiguration(**source.as_config()).to_domain_obj()
+    except Exception as error:  # pydantic's errors, and GX's own for wrong arguments
+        found = getattr(error, "errors", None)
+        if not callable(found):
+            raise
+        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found())
+        raise _Refused(f"wrong arguments: {told}") from error
+
+
+def _both(left: Column | None, right: Column) -> Column:
+    return right if left is None else left & right
+
+
+def _first_line(error: BaseException) -> str:
+    """What an error says, of a Java one the exception behind the call."""
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
+        found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]
+        lines = [found[-1].partition("Exception: ")[2]] if found else lines[1:]
+    return lines[0][:300] if lines else type(error).__name__

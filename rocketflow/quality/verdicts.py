@@ -1,0 +1,138 @@
+"""Great Expectations' results from what the pass counted: GX itself judges, with its own code, numbers that it named.
+
+The metrics of an expectation are those that GX asked for at the start. Their values come from the pass (counters,
+observed aggregates, examples), or, for what a pass cannot tell, from GX's own metrics on the batch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.errors import ValidatorError
+from rocketflow.quality.expectation_kinds import Kind
+from rocketflow.quality.gx_metrics import GxEngine, MetricFailedError, runtime_configuration
+from rocketflow.quality.suite import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rocketflow.quality.pass_tasks import PassReport
+    from rocketflow.quality.suite_plan import Check, SuitePlan
+
+_DIGITS: Final = 12
+_COUNTS: Final = ("element_count", "unexpected_count", "missing_count", "observed_value")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One expectation's outcome: `result` is GX's, as JSON; `action` is what its failure asks for."""
+
+    label: str
+    success: bool
+    action: Action
+    unexpected: int | None
+    result: dict[str, Any]
+
+
+def judge(
+    plan: SuitePlan,
+    report: PassReport,
+    aggregates: dict[str, Any],
+    asked: dict[str, dict[str, Any]],
+    default: Action,
+) -> list[Verdict]:
+    """A verdict for every check; `asked` are GX's own results by label. ValidatorError where GX fails to judge."""
+    found = []
+    for check in plan.checks:
+        label = check.source.label
+        result = asked[label] if check.asked else _judged(plan, check, report, aggregates)
+        unexpected = None if check.unexpected is None else int(report.counts[check.unexpected])
+        found.append(
+            Verdict(label, bool(result["success"]), plan.suite.action_of(check.source, default), unexpected, result)
+        )
+    return found
+
+
+def _judged(plan: SuitePlan, check: Check, report: PassReport, aggregates: dict[str, Any]) -> dict[str, Any]:
+    values: dict[Any, Any] = dict(check.static)
+    values |= {metric: int(report.counts[counter]) for metric, counter in check.counters.items()}
+    values |= {metric: aggregates[name] for metric, name in check.observed.items()}
+    if check.samples is not None:
+        values[check.samples] = [] if check.kind is Kind.SQL else _examples(check, report)
+    try:
+        made = check.gx.metrics_validate(
+            metrics=values, execution_engine=plan.engine.engine, runtime_configuration=runtime_configuration()
+        )
+    except Exception as error:
+        raise ValidatorError(f"{check.source.label}: Great Expectations could not judge it: {error}") from error
+    return as_json(made)
+
+
+def _examples(check: Check, report: PassReport) -> list[Any]:
+    """Observed values as GX lists them: of one column the values, of several tuples or objects."""
+    assert check.unexpected is not None
+    rows = [json.loads(text) for _, _, text in report.examples.get(check.unexpected, [])]
+    if "column" in check.source.kwargs:
+        return [row.get(check.columns[0]) for row in rows]
+    if "column_A" in check.source.kwargs:
+        return [tuple(row.get(name) for name in check.columns) for row in rows]
+    return [{name: row.get(name) for name in check.columns} for row in rows]
+
+
+def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, dict[str, Any]]:
+    """GX's own validation of `rows`, all checks in one metric graph: {label: result}.
+
+    What GX swallows into `exception_info` is an error here: a validator that failed has not found good data.
+    """
+    if not checks:
+        return {}
+    engine = GxEngine(spark, rows)
+    try:
+        values = engine.resolve([one.gx for one in checks])
+        return {
+            one.source.label: as_json(
+                one.gx.metrics_validate(
+                    metrics=values, execution_engine=engine.engine, runtime_configuration=runtime_configuration()
+                )
+            )
+            for one in checks
+        }
+    except MetricFailedError as error:
+        raise ValidatorError(f"Great Expectations failed: {str(error).splitlines()[0]}") from error
+
+
+def compare(plan: SuitePlan, ours: Sequence[Verdict], theirs: dict[str, dict[str, Any]]) -> None:
+    """ValidatorError where GX, asked itself, says anything else than the pass."""
+    for verdict in ours:
+        gx = theirs[verdict.label]
+        pairs = [("success", verdict.success, bool(gx["success"]))]
+        pairs += [
+            (name, verdict.result["result"].get(name), gx["result"].get(name))
+            for name in _COUNTS
+            if name in gx["result"]
+        ]
+        for name, mine, other in pairs:
+            if mine != other:
+                raise ValidatorError(f"{verdict.label}: {name} is {other} for Great Expectations, {mine} for the pass")
+
+
+def as_json(result: Any) -> dict[str, Any]:
+    """GX's JSON of a result; numbers with 12 digits, so that the order in which rows were added does not show."""
+    made: dict[str, Any] = result.to_json_dict()
+    made.get("result", {}).get("details", {}).pop("unexpected_rows", None)
+    made["result"] = _rounded(made.get("result", {}))
+    return made
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    return value
