@@ -137,7 +137,8 @@ class TimerLog:
         number, used = divmod(self.end - self.begin, self.file_size)
         ordinals = number * per_file + used // TIMER_UNIT_SIZE + np.arange(count, dtype=np.int64)
         files, rows = np.divmod(ordinals, per_file)
-        return self.begin + files * self.file_size + rows * TIMER_UNIT_SIZE
+        found: Ints = self.begin + files * self.file_size + rows * TIMER_UNIT_SIZE
+        return found
 
     def append(self, units: Units) -> None:
         """Write records at the places that `places` told."""
@@ -146,7 +147,7 @@ class TimerLog:
         positions = self.places(len(units))
         bases = self.begin + (positions - self.begin) // self.file_size * self.file_size
         cuts = np.flatnonzero(np.diff(bases)) + 1
-        octets = memoryview(np.ascontiguousarray(units)).cast("B")
+        octets = np.ascontiguousarray(units).view(np.uint8).data
         done = 0
         for start, part in zip(np.append(0, cuts).tolist(), np.split(positions, cuts), strict=True):
             mapped = self._file_of(int(bases[start]))

@@ -159,10 +159,10 @@ def rows_of_units(
 def timer_rows(records: RecordColumns, phy_offsets: Ints) -> tuple[TimerRows, Mask]:
     """Sound records as timer messages, and which of them are."""
     segments = records.property_segments()
-    due, with_due = _integers(segments.column(PROPERTY_TIMER_OUT_MS))
-    rolls, _ = _integers(segments.column(PROPERTY_TIMER_ROLL_TIMES))
+    due, with_due = integers(segments.column(PROPERTY_TIMER_OUT_MS))
+    rolls, _ = integers(segments.column(PROPERTY_TIMER_ROLL_TIMES))
     topics = segments.column(PROPERTY_REAL_TOPIC)
-    queue_ids, with_queue = _integers(segments.column(PROPERTY_REAL_QUEUE_ID))
+    queue_ids, with_queue = integers(segments.column(PROPERTY_REAL_QUEUE_ID))
     hashes, _ = string_hashes(topics)
     rows = TimerRows(
         queue_offsets=records.field(">i8", 20).astype(np.int64),
@@ -181,7 +181,7 @@ def timer_rows(records: RecordColumns, phy_offsets: Ints) -> tuple[TimerRows, Ma
 def real_places(segments: PropertySegments) -> tuple[list[str], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """(topics, each row's index among them, each row's queue) that sound timer messages belong to."""
     encoded = pc.dictionary_encode(segments.column(PROPERTY_REAL_TOPIC))
-    queue_ids, _ = _integers(segments.column(PROPERTY_REAL_QUEUE_ID))
+    queue_ids, _ = integers(segments.column(PROPERTY_REAL_QUEUE_ID))
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32), queue_ids.astype(np.int32)
 
 
@@ -213,7 +213,7 @@ def born_timestamps(records: RecordColumns) -> Ints:
     return records.field(">i8", 40).astype(np.int64)
 
 
-def _integers(texts: pa.Array) -> tuple[Ints, Mask]:
+def integers(texts: pa.Array) -> tuple[Ints, Mask]:
     """(values of decimal texts, 0 where there is none; which are numbers)."""
     numbers = pc.match_substring_regex(texts, r"^[0-9]{1,18}$").fill_null(False)
     values = pc.if_else(numbers, texts, "0").cast(pa.int64())

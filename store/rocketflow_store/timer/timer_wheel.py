@@ -108,6 +108,10 @@ class TimerWheel:
         self._changed.append(rows)
         return previous
 
+    def octets(self) -> memoryview:
+        """The file's bytes."""
+        return self.slots.view(np.uint8).data
+
     def clear(self) -> None:
         """Empty every slot."""
         self.slots[:] = np.zeros(1, SLOT_DTYPE)[0]
@@ -118,7 +122,7 @@ class TimerWheel:
         fd = os_files.open_file(staged, write=True, create=True)
         try:
             os_files.preallocate(fd, staged, WHEEL_SIZE)
-            os_files.write_at(fd, staged, 0, memoryview(self.slots).cast("B"))
+            os_files.write_at(fd, staged, 0, self.octets())
             os_files.sync_file(fd, staged)
         finally:
             os_files.close_file(fd)
@@ -132,7 +136,7 @@ class TimerWheel:
             return
         fd = os_files.open_file(path, write=True)
         try:
-            octets = memoryview(self.slots).cast("B")
+            octets = self.octets()
             for start, stop in _runs(np.unique(np.concatenate(self._changed))):
                 os_files.write_at(fd, path, start * SLOT_SIZE, octets[start * SLOT_SIZE : stop * SLOT_SIZE])
             os_files.sync_file(fd, path)

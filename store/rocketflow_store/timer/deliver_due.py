@@ -1,0 +1,166 @@
+"""One run of delivery over an open store, and what it would do: for jobs and commands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.message import PROPERTY_UNIQ_KEY, TIMER_TOPIC
+from rocketflow_store.message_store import MessageStore
+from rocketflow_store.sink.sink_commit import last_commit
+from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
+from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
+from rocketflow_store.timer.placement import is_done, tick_of
+from rocketflow_store.timer.timer_delivery import TIMER_SINK_ID, TimerCounts, TimerDelivery, precisions, progress_of
+from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketflow_store.timer.timer_rows import TimerReads
+
+_MOST_STEPS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSample:
+    """One message that is due: where it goes, when it was due (ms), and where it waits."""
+
+    topic: str
+    queue_id: int
+    due_ms: int
+    queue_offset: int
+    physical_offset: int
+    uniq_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRun:
+    """What a run did, or would do (`dry_run`). `until_ms`: what was due before is done.
+
+    `deleted` were recalled, `already_delivered` another writer had delivered; `rolled` were put again on their way.
+    `pending` wait, the first of them until about `next_due_ms` (None without any; then something is to be done).
+    """
+
+    until_ms: int
+    dry_run: bool = False
+    delivered: int = 0
+    rolled: int = 0
+    deleted: int = 0
+    already_delivered: int = 0
+    bytes: int = 0
+    commits: int = 0
+    pending: int = 0
+    next_due_ms: int | None = None
+    samples: tuple[TimerSample, ...] = ()
+
+
+def deliver_due_timers(
+    store: MessageStore | TimerReads,
+    until_ms: int | None = None,
+    *,
+    run_id: str = "",
+    dry_run: bool = False,
+    progress: Callable[[TimerRun], None] | None = None,
+    sample: int = 10,
+) -> TimerRun:
+    """Deliver every timer message that is due now, or was due at `until_ms` (never ahead of the store's clock).
+
+    Each is delivered once, however often this is killed, repeated or run twice. `progress` is told behind every commit.
+    With `dry_run` nothing is written, and a StoreReader will do; `sample` is how many messages are shown.
+    ProgressMovedError where somebody else delivered from the same open store meanwhile.
+    """
+    if dry_run:
+        return _what_is_due(store, until_ms, sample)
+    if not isinstance(store, MessageStore):
+        raise StoreConfigError("store", type(store).__name__, "delivery needs the store open for writing")
+    delivery = TimerDelivery(store, run_id)
+    try:
+        now_ms = store.config.clock.now_ms()
+        until = tick_of(now_ms if until_ms is None else min(until_ms, now_ms), store.config.timer_precision_ms)
+
+        def told(counts: TimerCounts) -> None:
+            if progress is not None:
+                progress(_run(until, counts))
+
+        for _ in range(_MOST_STEPS):  # what was put again on its way comes in again
+            if not delivery.step(until, told):
+                break
+        delivery.leave()
+        pending, next_due_ms = delivery.pending()
+        return _run(until, delivery.counts, pending, next_due_ms)
+    finally:
+        delivery.close()
+
+
+def _run(until_ms: int, counts: TimerCounts, pending: int = 0, next_due_ms: int | None = None) -> TimerRun:
+    return TimerRun(
+        until_ms,
+        delivered=counts.delivered,
+        rolled=counts.rolled,
+        deleted=counts.deleted,
+        already_delivered=counts.already_delivered,
+        bytes=counts.bytes,
+        commits=counts.commits,
+        pending=pending,
+        next_due_ms=next_due_ms,
+    )
+
+
+def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerRun:
+    """A run that writes nothing: all is taken from the log."""
+    last = last_commit(reads, TIMER_SINK_ID)
+    now_ms = reads.config.clock.now_ms()
+    done, foreign_from = progress_of(reads, last)
+    precision_ms, step_ms = precisions(done, reads.config.timer_precision_ms)
+    until = tick_of(now_ms if until_ms is None else min(until_ms, now_ms), step_ms)
+    low, high = reads.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
+    parts, copies = [], Counter[str]()
+    for block, records in read_timer_rows(reads, low, high):
+        parts.append(block)
+        copies.update(copies_among(block, records))
+    rows = TimerRows.together(parts)
+    spent = rows.deletes & (rows.due >= done.read_ms)
+    rows = rows.take(~is_done(done, rows) | spent)
+    rows = rows.take(~superseded(reads, rows, copies))
+    due, waiting = rows.take(rows.due < until), rows.take(rows.due >= until)
+    selection = Selection(precision_ms, foreign_deliveries(reads, foreign_from, reads.max_phy_offset, TIMER_SINK_ID))
+    selection.note_deletes(reads, due.take(due.deletes))
+    finals = due.take(~due.deletes)
+    order = np.lexsort((finals.phy_offsets, finals.due))
+    delivered = size = 0
+    samples: list[TimerSample] = []
+    for block, records in blocks_of(reads, finals.phy_offsets[order], finals.sizes[order], bodies=True):
+        segments = records.property_segments()
+        wanted = selection.wanted(block, records, segments)
+        delivered, size = delivered + int(wanted.sum()), size + int(block.sizes[wanted].sum())
+        if len(samples) < sample and wanted.any():
+            topics, topic_of, queue_ids = real_places(segments)
+            keys = segments.column(PROPERTY_UNIQ_KEY)
+            for row in np.flatnonzero(wanted)[: sample - len(samples)].tolist():
+                samples.append(
+                    TimerSample(
+                        topics[int(topic_of[row])],
+                        int(queue_ids[row]),
+                        int(block.due[row]),
+                        int(block.queue_offsets[row]),
+                        int(block.phy_offsets[row]),
+                        keys[row].as_py() or "",
+                    )
+                )
+    still = waiting.take(~waiting.deletes)
+    return TimerRun(
+        until,
+        dry_run=True,
+        delivered=delivered,
+        deleted=selection.deleted,
+        already_delivered=selection.already_delivered,
+        bytes=size,
+        pending=len(still),
+        next_due_ms=int(still.due.min()) if len(still) else None,
+        samples=tuple(samples),
+    )

@@ -1,0 +1,162 @@
+"""Which of the messages that are due are delivered: not those that were deleted, or that somebody else delivered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.message import PROPERTY_TIMER_DEL_UNIQKEY
+from rocketflow_store.timer.timer_rows import (
+    TimerRows,
+    born_timestamps,
+    delete_names,
+    identities,
+    rows_of_units,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.properties import PropertySegments
+    from rocketflow_store.timer.timer_rows import TimerReads
+
+    Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_BLOCK_ROWS = 1 << 13
+_BLOCK_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Selection:
+    """What is left out of what is due, and how often that happened."""
+
+    precision_ms: int
+    foreign: Counter[str]
+    """Deliveries of another writer, by message (`identities`), that no message was left out for yet."""
+    deletes: set[tuple[int, str]] = field(default_factory=set)
+    """(tick, `topic+uniqKey`) of messages that were recalled."""
+    deleted: int = 0
+    already_delivered: int = 0
+
+    def note_deletes(self, reads: TimerReads, rows: TimerRows) -> None:
+        """Take up what messages that delete say."""
+        for found, records in blocks_of(reads, rows.phy_offsets, rows.sizes, bodies=False):
+            names = records.property_segments().column(PROPERTY_TIMER_DEL_UNIQKEY).to_pylist()
+            self.deletes.update(zip(self._ticks(found.due), names, strict=True))
+
+    def wanted(self, rows: TimerRows, records: RecordColumns, segments: PropertySegments) -> Mask:
+        """Which of these (final, due) messages are delivered now."""
+        wanted = ~rows.deletes
+        if self.deletes:
+            names = delete_names(segments)
+            suspects = np.flatnonzero(np.asarray(_among(names, {name for _, name in self.deletes})) & wanted)
+            for row in suspects.tolist():
+                if (self._tick(int(rows.due[row])), names[row].as_py()) in self.deletes:
+                    wanted[row] = False
+                    self.deleted += 1
+        if self.foreign:
+            keys = identities(segments, born_timestamps(records), rows.rolls)
+            for row in np.flatnonzero(np.asarray(_among(keys, self.foreign.keys())) & wanted).tolist():
+                key = keys[row].as_py()
+                if self.foreign[key] > 0:
+                    self.foreign[key] -= 1
+                    if not self.foreign[key]:
+                        del self.foreign[key]
+                    wanted[row] = False
+                    self.already_delivered += 1
+        return wanted
+
+    def forget_foreign_before(self, due_ms: int) -> None:
+        """Deliveries of messages due before this time are not asked for any more."""
+        for key in [one for one in self.foreign if int(one.split("\x1f")[3] or 0) < due_ms]:
+            del self.foreign[key]
+
+    def _tick(self, due: int) -> int:
+        return due // self.precision_ms
+
+    def _ticks(self, due: Ints) -> list[int]:
+        return (due // self.precision_ms).tolist()  # type: ignore[no-any-return]
+
+
+def superseded(reads: TimerReads, rows: TimerRows, copies: Counter[str]) -> Mask:
+    """Which of `rows` were put again on their way: each has a copy, which is looked at instead. `copies` go."""
+    found = np.zeros(len(rows), bool)
+    if not copies or len(rows) == 0:
+        return found
+    order = np.argsort(rows.phy_offsets, kind="stable")
+    places = rows.phy_offsets[order]
+    for told, records in blocks_of(reads, places, rows.sizes[order], bodies=False):
+        keys = identities(records.property_segments(), born_timestamps(records), told.rolls)
+        for row in np.flatnonzero(np.asarray(_among(keys, copies.keys()))).tolist():
+            key = keys[row].as_py()
+            if copies[key] > 0:
+                copies[key] -= 1
+                found[order[np.searchsorted(places, told.phy_offsets[row])]] = True
+    return found
+
+
+def copies_among(rows: TimerRows, records: RecordColumns) -> Counter[str]:
+    """Of which messages the rows are copies that were put again on their way."""
+    again = np.flatnonzero(rows.rolls > 0)
+    if len(again) == 0:
+        return Counter()
+    keys = identities(records.property_segments(), born_timestamps(records), rows.rolls - 1)
+    return Counter(keys.take(_indices(again)).to_pylist())
+
+
+def blocks_of(
+    reads: TimerReads, phy_offsets: Ints, sizes: Ints, *, bodies: bool
+) -> Iterator[tuple[TimerRows, RecordColumns]]:
+    """The timer messages at these places, in this order, in blocks of a few MB; what cannot be read is left out."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(phy_offsets):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + _BLOCK_BYTES, side="right"))
+        stop = min(max(stop, start + 1), start + _BLOCK_ROWS, len(phy_offsets))
+        units = np.zeros(stop - start, UNIT_DTYPE)
+        units["phy_offset"], units["msg_size"] = phy_offsets[start:stop], sizes[start:stop]
+        start = stop
+        places = units["phy_offset"].astype(np.int64)
+        if bool((places[1:] > places[:-1]).all()):
+            yield from rows_of_units(reads, units, None, bodies=bodies)
+            continue
+        order = np.argsort(places, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        parts = list(rows_of_units(reads, units[order], None, bodies=bodies))
+        if parts:
+            yield _in_order(parts, places)
+
+
+def _in_order(parts: list[tuple[TimerRows, RecordColumns]], places: Ints) -> tuple[TimerRows, RecordColumns]:
+    """What was read, laid out anew in the order of `places`."""
+    rows = TimerRows.together([one for one, _ in parts])
+    pieces: list[memoryview] = []
+    for _, records in parts:
+        view = memoryview(records.buffer)
+        ends = records.positions + records.sizes
+        pieces += [view[a:b] for a, b in zip(records.positions.tolist(), ends.tolist(), strict=True)]
+    position_of = {int(offset): number for number, offset in enumerate(rows.phy_offsets.tolist())}
+    order = np.array([position_of[one] for one in places.tolist() if one in position_of], np.int64)
+    joined = pa.py_buffer(b"".join(pieces[one] for one in order.tolist()))
+    sizes = rows.sizes[order]
+    return rows.take(order), RecordColumns(joined, np.cumsum(sizes) - sizes, sizes)
+
+
+def _among(values: pa.Array, wanted: object) -> pa.Array:
+    return pc.is_in(values, value_set=pa.array(list(wanted), pa.string()))  # type: ignore[call-overload]
+
+
+def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
+    return pa.array(rows, pa.int64())

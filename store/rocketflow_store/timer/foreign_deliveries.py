@@ -1,0 +1,158 @@
+"""Timer messages that another writer delivered: a broker of RocketMQ ran on the directory between two of our commits.
+
+Its own files say only roughly how far it came. The log tells exactly: what a timer delivers has TIMER_DEQUEUE_MS, and
+says which message it is. So the log is searched, from behind our last commit, for that name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.scan import ScanStop
+from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, envelope_of
+from rocketflow_store.errors import StoreError, UnreadableError
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.message import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+)
+from rocketflow_store.timer.timer_rows import born_timestamps, identities, integers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.timer.timer_rows import TimerReads
+
+_NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()
+_BLOCK: Final = 4 << 20
+
+
+def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -> Counter[str]:
+    """How often each timer message (by `timer_rows.identities`) was delivered in [start, stop) by another writer."""
+    found: Counter[str] = Counter()
+    ours = _own_commits(reads, start, sink_id)
+    for mapped in reads.log_files:
+        low, high = max(start, mapped.file_from_offset), min(stop, mapped.end_offset)
+        if low < high:
+            hits = _hits(mapped, low, high)
+            if len(hits):
+                _count(reads, mapped, hits, low, high, ours, found)
+    return found
+
+
+def _own_commits(reads: TimerReads, start: int, sink_id: str) -> list[tuple[int, int]]:
+    """[begin, end) of our own commits behind `start`."""
+    low, high = reads.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+    commits, code = [], string_hash(sink_id)
+    while high > low:
+        first = max(low, high - 4096)
+        units = reads.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, first, high)
+        for row in np.flatnonzero((units["tags_code"] == code) & (units["phy_offset"] >= start)).tolist():
+            message = reads.look_message_by_offset(int(units["phy_offset"][row]))
+            envelope = envelope_of(message) if message is not None else None
+            if envelope is not None and envelope.sink_id == sink_id:
+                commits.append((envelope.begin_offset, envelope.end_offset))
+        if int(units["phy_offset"][0]) < start:
+            break
+        high = first
+    return commits
+
+
+def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
+    """Physical offsets at which the name stands."""
+    found: list[int] = []
+    base = mapped.file_from_offset
+    for at in range(low, high, _BLOCK):
+        end = min(at + _BLOCK + len(_NAME) - 1, high)
+        try:
+            block = mapped.bytes_of(at - base, end - base).to_pybytes()
+        except UnreadableError:  # damaged records are nobody's delivery
+            continue
+        place = block.find(_NAME)
+        while place >= 0:
+            found.append(at + place)
+            place = block.find(_NAME, place + 1)
+    return np.unique(np.array(found, np.int64))
+
+
+def _count(
+    reads: TimerReads,
+    mapped: MappedFile,
+    hits: npt.NDArray[np.int64],
+    low: int,
+    high: int,
+    ours: list[tuple[int, int]],
+    found: Counter[str],
+) -> None:
+    """Count the deliveries among the records in which the name stands."""
+    base = mapped.file_from_offset
+    position = low - base
+    for begin, end in ours:
+        hits = hits[(hits < begin) | (hits >= end)]
+    while len(hits) and position < high - base:
+        scan = scan_file(mapped, position, high - base)
+        if len(scan.positions):
+            rows = np.searchsorted(scan.positions, hits - base, side="right") - 1
+            inside = (rows >= 0) & (hits - base < scan.end)
+            rows = np.unique(rows[inside])
+            if len(rows):
+                _count_records(reads, mapped, scan.positions[rows], scan.sizes[rows], found)
+            hits = hits[hits - base >= scan.end]
+        if scan.stop is ScanStop.LIMIT and scan.end > position:
+            position = scan.end
+        elif scan.stop is ScanStop.BLANK or len(hits) == 0:
+            return
+        else:  # damage: look for the next record that is sound
+            following = _next_record(mapped, max(scan.end, position) + 1, high - base)
+            if following is None:
+                return
+            position = following
+
+
+def _next_record(mapped: MappedFile, position: int, limit: int) -> int | None:
+    from rocketflow_store.log.resync import next_sound
+
+    return next_sound(mapped, position, limit)
+
+
+def _count_records(
+    reads: TimerReads,
+    mapped: MappedFile,
+    positions: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    found: Counter[str],
+) -> None:
+    try:
+        for start, size in zip(positions.tolist(), sizes.tolist(), strict=True):
+            mapped.populate(start, start + size)
+    except StoreError:
+        return
+    records = RecordColumns(mapped.buffer, positions, sizes)
+    records.check_own_offset(mapped.file_from_offset)
+    faults = reads.log.faults(records, mapped, bodies=False)
+    if faults:
+        records = records.keep(np.setdiff1d(np.arange(records.count), list(faults)))
+    if records.count == 0:
+        return
+    segments = records.property_segments()
+    rolls, _ = integers(segments.column(PROPERTY_TIMER_ROLL_TIMES))
+    due, with_due = integers(segments.column(PROPERTY_TIMER_OUT_MS))
+    queue_ids, with_queue = integers(segments.column(PROPERTY_REAL_QUEUE_ID))
+    real = pc.equal(records.topics(), segments.column(PROPERTY_REAL_TOPIC)).fill_null(False)
+    delivered = with_due & with_queue & np.asarray(real).astype(bool)
+    delivered &= np.asarray(segments.column(PROPERTY_TIMER_DEQUEUE_MS).is_valid()).astype(bool)
+    delivered &= (queue_ids == records.field(">i4", 12)) & (records.after_born_host(">i8", 56) >= due)
+    rows = np.flatnonzero(delivered)
+    if len(rows):
+        names = identities(segments, born_timestamps(records), rolls)
+        found.update(names.take(rows.tolist()).to_pylist())

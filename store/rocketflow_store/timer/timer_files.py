@@ -1,0 +1,278 @@
+"""The timer's files together: wheel, log and timercheck, which RocketMQ goes on from, and whether they can be believed.
+
+They follow from the CommitLog, and are made anew wherever `rocketflow/timer`, which the last orderly end of a delivery
+left, does not say that they are what we wrote: the CRCs of all three, and up to which message they are whole.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from isal.isal_zlib import crc32
+
+from rocketflow_store import events
+from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.config_files.json_fields import int64_field
+from rocketflow_store.errors import CorruptRecordError, StoreError
+from rocketflow_store.files import os_files
+from rocketflow_store.timer.placement import placed
+from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint, write_timer_checkpoint
+from rocketflow_store.timer.timer_log import DELETE, MAGIC, ROLL, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE, TimerLog
+from rocketflow_store.timer.timer_rows import TimerRows
+from rocketflow_store.timer.timer_wheel import TICKS_OF_A_WHEEL, TimerWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+
+    Ints = npt.NDArray[np.int64]
+    Units = npt.NDArray[np.void]
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimerStop:
+    """What the timer's files were when they were left: every pending message below `queue_offset` is in them.
+
+    Ticks before `read_ms` were gone through; `log_begin` is where the records that the wheel needs begin.
+    """
+
+    queue_offset: int
+    read_ms: int
+    precision_ms: int
+    newest: int
+    """A number that tells the message before `queue_offset` from any other: the log may have been cut since."""
+    log_begin: int
+    log_end: int
+    wheel_crc: int
+    log_crc: int
+    check_crc: int
+
+    def encode(self) -> bytes:
+        """The file's bytes: their CRC, then JSON."""
+        body = json.dumps({"version": _VERSION, **asdict(self)}).encode()
+        return f"{zlib.crc32(body):08x}\n".encode() + body
+
+
+def decode_timer_stop(data: bytes) -> TimerStop | None:
+    """What `rocketflow/timer` says, None where that cannot be believed."""
+    head, _, body = data.partition(b"\n")
+    try:
+        if int(head, 16) != zlib.crc32(body):
+            return None
+        told = parse_json_object(body.decode("utf-8"))
+        if int64_field(told, "version", 0) != _VERSION:
+            return None
+        names = TimerStop.__dataclass_fields__
+        found = {name: int64_field(told, name, -1) for name in names}
+    except (ValueError, StoreError):
+        return None
+    return None if min(found.values()) < 0 else TimerStop(**found)
+
+
+class TimerFiles:
+    """Wheel and log of one store, open for writing; `queue_offset` is the first message that is not in them."""
+
+    def __init__(self, paths: StorePaths, config: StoreConfig, precision_ms: int) -> None:
+        self._paths, self._config = paths, config
+        self.precision_ms, self._window = precision_ms, config.timer_roll_window_slot
+        self.believed = False
+        """Whether the files are those that we left."""
+        self.queue_offset = self.read_ms = self.newest = 0
+        self._staged: Path | None = None
+        """Where a log is made that takes the place of the old one at the next flush."""
+        self.last_logged = -1
+        """Queue offset of the newest message in the log, -1 where there is none."""
+        self._first_logged = -1
+        self.wheel, self.log = self._load() or (TimerWheel(self.precision_ms), None)
+
+    log: TimerLog | None
+    """None while the files are to be made anew."""
+
+    def _load(self) -> tuple[TimerWheel, TimerLog] | None:
+        stop = self._read_stop()
+        if stop is None or stop.precision_ms != self.precision_ms:
+            return None
+        log = None
+        try:
+            if crc32(read_timer_checkpoint(self._paths.timer_check).encode()) != stop.check_crc:
+                return None
+            wheel = TimerWheel.load(self._paths.timer_wheel, self.precision_ms)
+            if crc32(wheel.octets()) != stop.wheel_crc:
+                return None
+            log = self._open_log(self._paths.timer_log)
+            if log.end != stop.log_end or log.begin > stop.log_begin or log.crc(stop.log_begin) != stop.log_crc:
+                log.close()
+                return None
+        except StoreError:
+            if log is not None:
+                log.close()
+            return None
+        self.believed = True
+        self.queue_offset, self.read_ms, self.newest = stop.queue_offset, stop.read_ms, stop.newest
+        self.last_logged = stop.queue_offset - 1
+        return wheel, log
+
+    def _read_stop(self) -> TimerStop | None:
+        try:
+            return decode_timer_stop(os_files.read_file(self._paths.timer_stop))
+        except (OSError, StoreError):
+            return None
+
+    def _open_log(self, directory: Path) -> TimerLog:
+        return TimerLog(directory, self._config.mapped_file_size_timer_log, self._paths.allocating)
+
+    # -- making them anew
+
+    def begin_anew(self, read_ms: int) -> None:
+        """An empty wheel and log, whose first tick is `read_ms`; the old files stay until the next flush."""
+        if self.log is not None:
+            self.log.close()
+        self.believed = False
+        self.wheel.clear()
+        self._staged = self._paths.allocating / "timerlog"
+        os_files.remove_tree(self._staged)
+        self.log = self._open_log(self._staged)
+        self.last_logged = self._first_logged = -1
+        self.read_ms = read_ms
+
+    def _swap(self) -> None:
+        """Put the log that was made anew into its place, and the wheel.
+
+        A broker that started in between would take in all from the first message on that waits.
+        """
+        assert self.log is not None
+        assert self._staged is not None
+        paths = self._paths
+        first = self._first_logged if self._first_logged >= 0 else self.queue_offset
+        write_timer_checkpoint(paths.timer_check, self._next_version(TimerCheckpoint(self.read_ms, 0, first, first)))
+        if paths.timer_log.is_dir():
+            why = "timerlog and timerwheel were made anew from the CommitLog"
+            events.tell(events.HEALED, paths.root, paths.timer_log, why)
+            os_files.remove_tree(paths.timer_log)
+        self.log.close()
+        if self._staged.is_dir():
+            os_files.rename(self._staged, paths.timer_log)
+        if not paths.allocating.is_dir():
+            os_files.make_directory(paths.allocating)
+        self.wheel.save_as(paths.allocating / "timerwheel", paths.timer_wheel)
+        os_files.sync_directory(paths.root)
+        self._staged = None
+        self.log = self._open_log(paths.timer_log)
+
+    # -- taking in
+
+    def add(self, rows: TimerRows) -> None:
+        """Note messages (in the order of their queue) on wheel and log; those that are to be rolled on their way."""
+        assert self.log is not None
+        if len(rows) == 0:
+            return
+        ticks, written, rolled = placed(rows.due, rows.stored, self.precision_ms, self._window)
+        if self._first_logged < 0:
+            self._first_logged = int(rows.queue_offsets[0])
+        self._append(rows, ticks, written, rolled)
+
+    def _append(self, rows: TimerRows, due: Ints, written: Ints, rolled: npt.NDArray[np.bool_]) -> None:
+        assert self.log is not None
+        positions = self.log.places(len(rows))
+        units = np.zeros(len(rows), TIMER_UNIT_DTYPE)
+        units["size"] = TIMER_UNIT_SIZE
+        units["magic"] = MAGIC + ROLL * rolled + DELETE * rows.deletes
+        units["write_ms"], units["delay_ms"] = written, due - written
+        units["phy_offset"], units["msg_size"] = rows.phy_offsets, rows.sizes
+        units["topic_hash"] = rows.topic_hashes
+        ticks = due // self.precision_ms * self.precision_ms
+        units["previous"] = self.wheel.add(ticks, positions, rows.deletes)
+        self.log.append(units)
+        self.last_logged = int(rows.queue_offsets[-1])
+
+    def add_mark(self, queue_offset: int, phy_offset: int, size: int) -> None:
+        """Note a message that does not wait as the newest of the log: RocketMQ takes up the queue behind that one."""
+        if self.read_ms < self.precision_ms or size <= 0:
+            return
+        one = np.ones(1, np.int64)
+        row = TimerRows(
+            one * queue_offset, one * phy_offset, one * size, one, one, one, np.zeros(1, bool), np.zeros(1, np.int64)
+        )
+        tick = one * (self.read_ms - self.precision_ms)
+        self._append(row, tick, tick, np.zeros(1, bool))
+
+    # -- what is due
+
+    def due_ticks(self, until_ms: int) -> Iterator[tuple[int, Units]]:
+        """(tick, its records in the log, oldest first) of ticks before `until_ms` that were not gone through yet."""
+        assert self.log is not None
+        ticks, slots = self.wheel.find(self.read_ms, until_ms)
+        for tick, slot in zip(ticks.tolist(), slots, strict=True):
+            yield tick, self.log.chain(int(slot["first"]), int(slot["last"]), self.precision_ms, tick)
+
+    def pending(self) -> tuple[int, int | None]:
+        """(how many messages wait, without those that delete; the first tick of them)."""
+        horizon = self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms
+        ticks, slots = self.wheel.find(self.read_ms, horizon)
+        return int(np.maximum(slots["num"], 0).sum()), int(ticks[0]) if len(ticks) else None
+
+    # -- leaving
+
+    def flush(self, read_ms: int, queue_offset: int) -> TimerCheckpoint:
+        """Write log, wheel and timercheck so that RocketMQ, or we, go on there."""
+        assert self.log is not None
+        self.read_ms, self.queue_offset = read_ms, queue_offset
+        self.log.sync()
+        if self._staged is not None:
+            self._swap()
+        else:
+            self.wheel.save_changes(self._paths.timer_wheel)
+        check = self._next_version(TimerCheckpoint(read_ms, self.log.end, queue_offset, queue_offset))
+        write_timer_checkpoint(self._paths.timer_check, check)
+        return check
+
+    def leave(self, check: TimerCheckpoint, newest: int) -> None:
+        """Say that the files, as they were flushed with `check`, can be believed; `newest` as in `TimerStop`."""
+        assert self.log is not None
+        _, slots = self.wheel.find(self.read_ms, self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms)
+        log_begin = min(int(slots["first"].min()), self.log.end) if len(slots) else self.log.end
+        stop = TimerStop(
+            self.queue_offset,
+            self.read_ms,
+            self.precision_ms,
+            newest,
+            log_begin,
+            self.log.end,
+            crc32(self.wheel.octets()),
+            self.log.crc(log_begin),
+            crc32(check.encode()),
+        )
+        os_files.write_atomically(self._paths.timer_stop, stop.encode())
+        self.believed = True
+
+    def _next_version(self, check: TimerCheckpoint) -> TimerCheckpoint:
+        try:
+            before = read_timer_checkpoint(self._paths.timer_check)
+        except CorruptRecordError:
+            before = TimerCheckpoint()
+        return replace(
+            check,
+            state_version=before.state_version,
+            version_timestamp=self._config.clock.now_ms(),
+            version_counter=before.version_counter + 1,
+        )
+
+    def expire(self, min_phy_offset: int) -> None:
+        """Delete files of the log whose messages retention took."""
+        if self.log is not None and self._staged is None:
+            self.log.expire(min_phy_offset)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self.log is not None:
+            self.log.close()

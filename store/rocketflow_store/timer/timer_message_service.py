@@ -1,0 +1,74 @@
+"""The thread that delivers timer messages of a store that is open for writing, as a broker's does."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.services.service_thread import ServiceThread
+from rocketflow_store.timer.timer_delivery import TimerDelivery
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.timer.timer_delivery import TimerCounts
+
+_STEPS_A_TICK: Final = 10
+
+
+class TimerMessageService:
+    """Delivers what is due, from construction until `stop` (before the store is closed). A context manager.
+
+    Every `timerFlushIntervalMs` the timer's files are written, so that a broker of RocketMQ that starts behind a kill
+    repeats no more than that; `stop` leaves them exactly as they have to be.
+    """
+
+    def __init__(self, store: MessageStore, run_id: str = "") -> None:
+        self._store = store
+        self._delivery = TimerDelivery(store, run_id)
+        self._lock = threading.Lock()
+        self._flushed_ms = store.config.clock.now_ms()
+        self._unflushed = False
+        interval_s = store.config.timer_precision_ms / 1000 / _STEPS_A_TICK
+        self._thread = ServiceThread("timer-message", self._step, interval_s, first_s=0.0)
+
+    def _step(self) -> None:
+        with self._lock:
+            self._unflushed |= self._delivery.step()
+            now_ms = self._store.config.clock.now_ms()
+            if self._unflushed and abs(now_ms - self._flushed_ms) >= self._store.config.timer_flush_interval_ms:
+                self._delivery.flush()
+                self._flushed_ms, self._unflushed = now_ms, False
+
+    @property
+    def counts(self) -> TimerCounts:
+        """What was done so far."""
+        return self._delivery.counts
+
+    @property
+    def error(self) -> Exception | None:
+        """What the last step raised; it is made again."""
+        return self._thread.error
+
+    def wake(self) -> None:
+        """Have the next step made now."""
+        self._thread.wake()
+
+    def stop(self) -> None:
+        """End the thread, and leave the timer's files so that whoever is next goes on there."""
+        self._thread.stop()
+        with self._lock:
+            try:
+                self._delivery.leave()
+            finally:
+                self._delivery.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
