@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rocketflow.kafka.options import BridgeOptions
 
 _MIB: Final = 1 << 20
+MAX_REQUEST_BYTES: Final = 8 * _MIB
+GIVE_UP_S: Final = 60.0
+"""How long a transaction that fails is tried again where somebody waits for the end, or Kafka says no."""
 _CONSUMER: Final = {
     "bootstrap_timeout_ms": 15_000,
     "fetch_max_bytes": 16 * _MIB,
@@ -34,7 +37,7 @@ _PRODUCER: Final = {
     "bootstrap_timeout_ms": 15_000,
     "linger_ms": 20,
     "batch_size": 256 << 10,
-    "max_request_size": 8 * _MIB,
+    "max_request_size": MAX_REQUEST_BYTES,
     "send_buffer_bytes": _MIB,
     "max_block_ms": 30_000,
 }
@@ -42,16 +45,20 @@ CALL_MS: Final = 10_000
 """How long a question to Kafka may take."""
 
 
-class LeaveNull:
-    """Sends a value as it is, `NULL` as null: kafka-python refuses a null value beside a null key, Kafka does not."""
+NULL: Final = object()
+"""Given as a value it is sent as null: kafka-python refuses None beside a key of None, Kafka does not."""
 
-    NULL: Final = object()
 
-    def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
-        return None if data is self.NULL else data
+def _leave_null() -> Any:
+    from kafka.serializer import Serializer
 
-    def close(self) -> None:
-        """Nothing is held."""
+    class LeaveNull(Serializer):  # type: ignore[misc]
+        """Sends bytes as they are, and `NULL` as null."""
+
+        def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
+            return None if data is NULL else data
+
+    return LeaveNull()
 
 
 class NullHeader(tuple[str, bytes]):
@@ -94,7 +101,7 @@ def producer(options: BridgeOptions) -> Any:
         made = KafkaProducer(
             bootstrap_servers=options.bootstrap.split(","),
             transactional_id=options.transactional_id,
-            value_serializer=LeaveNull(),
+            value_serializer=_leave_null(),
             allow_auto_create_topics=False,
             **given,
         )
@@ -131,7 +138,7 @@ def kafka_errors(options: BridgeOptions) -> Iterator[None]:
         yield
     except KafkaError as error:
         raise as_bridge_error(options, error) from None  # its traceback may hold options
-    except (AssertionError, ValueError, TypeError, OSError) as error:  # what the clients say of options and files
+    except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
         raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
 
 

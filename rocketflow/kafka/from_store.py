@@ -1,0 +1,377 @@
+"""store-to-kafka: ranges of queues in one transaction with the mark that says how far they go.
+
+A transaction either is seen whole by readers with `read_committed`, or not at all; after a kill the mark of the last
+one tells where to go on. What became of a transaction whose commit was not answered is not guessed: a new producer of
+the same transactional id ends it one way or the other, and then the mark says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka import clients
+from rocketflow.kafka import property_names as names
+from rocketflow.kafka.errors import (
+    BridgeError,
+    DataLossError,
+    FencedBridgeError,
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    MessageRefusedError,
+    TopicMissingError,
+)
+from rocketflow.kafka.kafka_topics import TargetTopics
+from rocketflow.kafka.options import CONTINUE, QUARANTINE
+from rocketflow.kafka.progress_mark import Progress, encode_mark, ensure_topic, read_mark
+from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
+from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
+from rocketflow.stop_signals import StoppedError
+from rocketflow_store.clock import SystemClock
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    from rocketflow.kafka.options import BridgeOptions
+
+_IDLE_S: Final = 0.1
+_RETRY_S: Final = 0.5
+_CLOSE_S: Final = 2.0
+_READ_BYTES: Final = 2 << 20
+_RECORD_OVERHEAD: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Messages [start, end) of one queue."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
+
+
+class StoreToKafka:
+    """One run of a bridge out of a store."""
+
+    def __init__(self, options: BridgeOptions, stop: StopRequest) -> None:
+        self._options, self._stop = options, stop
+        self.summary = BridgeSummary(options.direction, options.bridge_id)
+        self._progress: Progress = {}
+        self._targets: dict[tuple[str, int], int] | None = None
+        self._producer: Any = None
+        self._new = True
+        self._looked = 0.0
+        self._names: dict[str, str] = {}
+        self._open = False
+        self._turn = 0
+
+    def run(self) -> BridgeSummary:
+        """Copy until stopped, or until caught up."""
+        with StoreReader(self._options.store) as reader, contextlib.ExitStack() as at_last:
+            self._reader = reader
+            self._find_topics()
+            at_last.callback(self._close_producer)
+            with contextlib.suppress(StoppedError):
+                with self._stop.may_end():
+                    self._kafka = TargetTopics(self._options)
+                    self._begin_producer()
+                self._copy()
+            if not self._stop.asked.is_set():
+                self._look_at_lag()
+        self.summary.stopped = self._stop.signal_name
+        self.summary.progress = dict(self._progress)
+        return self.summary
+
+    # -- the loop
+
+    def _copy(self) -> None:
+        failed_since: float | None = None
+        while not self._stop.asked.is_set():
+            self._find_topics()
+            ranges = self._plan()
+            try:
+                if ranges:
+                    self._transact(ranges)
+                    failed_since = None
+            except (FencedBridgeError, MessageRefusedError, DataLossError, TopicMissingError):
+                raise
+            except BridgeError as error:
+                if self._stop.asked.is_set():
+                    return
+                failed_since = failed_since or time.monotonic()
+                self._recover(error, failed_since)
+                continue
+            if self.summary.tell_due():
+                self._look_at_lag()
+                self.summary.tell()
+            if not ranges:
+                if self._is_caught_up():
+                    self.summary.caught_up = True
+                    return
+                self._stop.asked.wait(_IDLE_S)
+
+    def _recover(self, error: BridgeError, failed_since: float) -> None:
+        """After a failed transaction: a new producer, and on from the mark."""
+        if isinstance(error, KafkaRefusedError) and time.monotonic() - failed_since > clients.GIVE_UP_S:
+            raise error
+        if self._options.until_caught_up and time.monotonic() - failed_since > clients.GIVE_UP_S:
+            raise error
+        warn(f"{error}; trying again")
+        self._stop.asked.wait(_RETRY_S)
+        self._close_producer()
+        with self._stop.may_end():
+            try:
+                self._begin_producer()
+            except KafkaUnreachableError as still:
+                warn(str(still))
+
+    def _begin_producer(self) -> None:
+        """Fence whoever had this id, end what it had begun, and read how far it came."""
+        if self._new:
+            ensure_topic(self._options)
+            for topic, target in self._names.items():
+                self._kafka.partitions(target, 1 if self._options.by_key else self._queue_count(topic))
+        self._producer = clients.producer(self._options)
+        mark = read_mark(self._options)
+        if mark is not None:
+            store_id, self._progress = mark
+            ours = store_id_of(self._reader)
+            if store_id and ours and store_id != ours:
+                raise UsageError(
+                    f"bridge {self._options.bridge_id} copied another store ({store_id}, this is {ours}); "
+                    "give another --id"
+                )
+        elif self._new and self._options.start == "latest":
+            bounds = self._bounds()
+            self._progress = {}
+            for (topic, queue_id), (_, high) in bounds.items():
+                self._progress.setdefault(topic, {})[str(queue_id)] = high
+            self._transact([], mark_alone=True)
+        elif not self._new:
+            self._progress = {}
+        self._new = False
+
+    def _close_producer(self) -> None:
+        """Let go of the producer; a transaction that is open is given up at once, or else Kafka does so in a while."""
+        made, self._producer = self._producer, None
+        if made is None:
+            return
+
+        def close() -> None:
+            with contextlib.suppress(Exception):  # what is not committed is not there, however it ends
+                if self._open:
+                    made.abort_transaction()
+                made.close(timeout=_CLOSE_S)
+
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(2 * _CLOSE_S)
+        self._open = False
+
+    # -- what to copy
+
+    def _find_topics(self) -> None:
+        now = time.monotonic()
+        if self._names and (now - self._looked) * 1000 < self._options.discover_ms:
+            return
+        self._looked = now
+        self._names, missing = self._options.choice.of_store(self._reader.topics())
+        if missing:
+            raise TopicMissingError(f"the store at {self._options.store} has no topic {', '.join(missing)}")
+
+    def _queue_count(self, topic: str) -> int:
+        """Queues that the topic has, or may come to have."""
+        known = ConfigFiles(self._reader.paths.config, SystemClock()).topics.get(topic)
+        there = max((queue for name, queue in self._bounds() if name == topic), default=0) + 1
+        return max(there, 0 if known is None else known.write_queue_nums)
+
+    def _bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
+        queues = self._reader.snapshot().queues
+        return {key: bounds for key, bounds in sorted(queues.items()) if key[0] in self._names}
+
+    def _plan(self) -> list[_Range]:
+        """What the next transaction takes: something of every queue, at most `max_batch_rows` in all."""
+        bounds = self._bounds()
+        if self._targets is None:
+            self._targets = {key: high for key, (_, high) in bounds.items()}
+        waiting = []
+        for (topic, queue_id), (low, high) in bounds.items():
+            start = self._checked_start(topic, queue_id, low, high)
+            if start < high:
+                waiting.append(_Range(topic, queue_id, start, high))
+        if not waiting:
+            return []
+        self._turn += 1
+        first = self._turn % len(waiting)  # whoever is first may take all the room that there is
+        waiting = waiting[first:] + waiting[:first]
+        each = max(self._options.max_batch_rows // len(waiting), 1)
+        return [_Range(one.topic, one.queue_id, one.start, min(one.end, one.start + each)) for one in waiting]
+
+    def _checked_start(self, topic: str, queue_id: int, low: int, high: int) -> int:
+        start = self._progress.get(topic, {}).get(str(queue_id))
+        if start is None or low <= start <= high:
+            return low if start is None else start
+        go_on = low if start < low else high
+        what = (
+            f"queue offsets {start} to {low - 1} are gone (retention)"
+            if start < low
+            else f"the queue ends at {high}, before {start} that was copied up to; is this the same store?"
+        )
+        where = f"topic {topic} queue {queue_id}: {what}"
+        if self._options.on_data_loss != CONTINUE:
+            raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
+        warn(f"{where}; going on at {go_on}")
+        self.summary.lost += max(low - start, 1)
+        self._progress[topic][str(queue_id)] = go_on
+        return go_on
+
+    def _is_caught_up(self) -> bool:
+        if not self._options.until_caught_up or self._targets is None:
+            return False
+        done = self._progress
+        return all(done.get(topic, {}).get(str(queue), 0) >= end for (topic, queue), end in self._targets.items())
+
+    def _look_at_lag(self) -> None:
+        behind = 0
+        for (topic, queue_id), (low, high) in self._bounds().items():
+            behind += high - max(self._progress.get(topic, {}).get(str(queue_id), low), low)
+        self.summary.lag_messages = behind
+        if not behind:
+            self.summary.lag_ms = 0
+
+    # -- transactions
+
+    def _transact(self, ranges: list[_Range], *, mark_alone: bool = False) -> None:
+        """One transaction: all messages of the ranges (fewer where they are many bytes), and the mark."""
+        if self._producer is None:
+            raise KafkaUnreachableError(f"Kafka at {self._options.bootstrap} does not answer")
+        progress = {topic: dict(queues) for topic, queues in self._progress.items()}
+        rows = quarantined = 0
+        newest = 0
+        with clients.kafka_errors(self._options):
+            self._producer.begin_transaction()
+            self._open = True
+            room = self._options.max_batch_bytes
+            for one in ranges:
+                if room <= 0 or self._stop.asked.is_set():
+                    break
+                sent = self._send_range(one, room)
+                room -= sent.size
+                rows, quarantined = rows + sent.rows, quarantined + sent.quarantined
+                newest = max(newest, sent.newest_ms)
+                progress.setdefault(one.topic, {})[str(one.queue_id)] = sent.following
+            mark = encode_mark(store_id_of(self._reader), progress)
+            self._producer.send(
+                self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
+            )
+            with self._stop.may_end():
+                self._producer.commit_transaction()
+        self._open = False
+        self._progress = progress
+        if not mark_alone:
+            self.summary.rows += rows - quarantined
+            self.summary.quarantined += quarantined
+            self.summary.batches += 1
+            self.summary.lag_ms = max(clients.now_ms() - newest, 0) if newest else 0
+
+    def _send_range(self, one: _Range, room: int) -> _Sent:
+        """Hand messages of a range to the producer, until there is no more room in this transaction."""
+        sent = _Sent(following=one.start)
+        skip = "skip" if self._options.on_data_loss == CONTINUE else "error"
+        share = max(room // 4, min(room, _READ_BYTES))
+        target = self._names[one.topic]
+        reads = self._reader.read(
+            one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, on_missing=skip
+        )
+        for batch in reads:
+            self._send_batch(one, target, batch, sent)
+            sent.following = int(batch.column("queueOffset")[-1].as_py()) + 1
+            sent.newest_ms = int(batch.column("storeTimestamp")[-1].cast(pa.int64()).as_py()) // 1000
+            if sent.size >= share or self._stop.asked.is_set():
+                return sent
+        sent.following = one.end
+        return sent
+
+    def _send_batch(self, one: _Range, target: str, batch: pa.RecordBatch, sent: _Sent) -> None:
+        rows = kafka_rows(batch)
+        if self._options.origin_headers:
+            offsets = batch.column("queueOffset").to_pylist()
+            for headers, offset in zip(rows.headers, offsets, strict=True):
+                headers.append((names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()))
+        sizes = np.diff(np.frombuffer(batch.column("body").buffers()[1], np.int32, batch.num_rows + 1,
+                                      batch.column("body").offset * 4))  # fmt: skip
+        most = self._kafka.max_message_bytes(target)
+        sent.size += int(sizes.sum()) + _RECORD_OVERHEAD * batch.num_rows
+        sent.rows += batch.num_rows
+        partition = None if self._options.by_key else one.queue_id
+        count = self._kafka.partitions(target, 1 if partition is None else partition + 1)
+        send, null = self._producer.send, clients.NULL
+        in_doubt = int(sizes.max(initial=0)) > most - (64 << 10) or bool(self._odd_headers(rows.headers))
+        for at, (key, value, headers, stamp) in enumerate(
+            zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
+        ):
+            if in_doubt:
+                why = self._why_refused(key, value, headers, most)
+                if why is not None:
+                    self._set_aside(one, batch, at, why, sent)
+                    continue
+                headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in headers]
+            if partition is None and key is None:
+                place: int | None = one.queue_id % count
+            else:
+                place = partition
+            send(target, null if value is None else value, key, headers, place, stamp)
+
+    @staticmethod
+    def _odd_headers(headers: list[list[tuple[str, bytes | None]]]) -> bool:
+        return any(item is None for one in headers for _, item in one)
+
+    def _why_refused(self, key: bytes | None, value: bytes | None, headers: list[Any], most: int) -> str | None:
+        size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
+        size += sum(len(name.encode()) + len(item or b"") + 10 for name, item in headers)
+        return f"about {size} bytes, the topic and the client allow {most}" if size > most else None
+
+    def _set_aside(self, one: _Range, batch: pa.RecordBatch, at: int, why: str, sent: _Sent) -> None:
+        """A message that Kafka would not take: its place and how it begins go to the quarantine topic."""
+        offset = batch.column("queueOffset")[at].as_py()
+        where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
+        if self._options.on_refused != QUARANTINE:
+            raise MessageRefusedError(
+                f"{where}: {why}; raise max.message.bytes and --kafka-option max_request_size, or set such messages "
+                "aside with --on-refused quarantine"
+            )
+        headers = [(names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()), ("refused", why.encode())]
+        body = batch.column("body")[at].as_py()[: 64 << 10]
+        topic = self._options.quarantine_topic
+        self._kafka.partitions(topic, 1)
+        self._producer.send(topic, value=body, headers=headers, partition=0)
+        sent.quarantined += 1
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What of a range is in the transaction; `following` is the next queue offset."""
+
+    following: int
+    rows: int = 0
+    size: int = 0
+    quarantined: int = 0
+    newest_ms: int = 0
+
+
+def store_id_of(reader: StoreReader) -> str:
+    """The id that a store was given by its writer, "" where that was Apache's."""
+    import json
+
+    try:
+        return str(json.loads(reader.paths.meta.read_text("utf-8"))["storeId"])
+    except (OSError, ValueError, KeyError):
+        return ""
