@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rocketflow.cli import failures
+from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.store_commands import store_app
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(store_app, name="store")
+app.add_typer(quality_app, name="quality")
 
 
 @app.callback()

@@ -63,10 +63,12 @@ def check_batch(
     store: str | None = None,
     sink_id: str = "check",
     discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
+    stop: bool = True,
 ) -> CheckedBatch:
     """Check a batch of the source's rows. With `store` its rows are staged there; without, they are only looked at.
 
-    QualityFailedError where an expectation failed whose action is `fail`; any error leaves nothing behind.
+    QualityFailedError where an expectation failed whose action is `fail` (unless `stop` is false); any error leaves
+    nothing behind.
     """
     parsed = parse(rows, settings.spec)
     ask_all = settings.validator == "gx"
@@ -82,7 +84,8 @@ def check_batch(
         verdicts = judge(plan, report, aggregates, asked, settings.action)
         if ask_all:
             compare(plan, verdicts, asked)
-        _stop_where_asked(verdicts, batch_id, settings, report)
+        if stop:
+            _stop_where_asked(verdicts, batch_id, settings, report)
         gate = _gate(plan, verdicts)
         if gate and store is not None:
             discard(staged)

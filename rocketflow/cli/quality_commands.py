@@ -1,0 +1,166 @@
+"""`rocketflow quality ...`: draft a suite, check topics, look at results. Only `check` and `run` start a JVM."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketflow.cli import failures
+
+if TYPE_CHECKING:
+    from rocketflow.quality.range_check import RangeCheck
+
+quality_app = typer.Typer(help="Check topics by Great Expectations' suites.", no_args_is_help=True)
+
+StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="The store directory.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+
+@quality_app.command()
+def init(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to draft a suite for.")],
+    store: Annotated[str, typer.Option("--store", metavar="PATH", help="The store directory.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FILE", help="Where to write (default: conf/expectations/TOPIC.json).")
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=1, help="About so many of the newest messages.")] = 10_000,
+    body_format: Annotated[str, typer.Option("--body-format", help="json, csv or text.")] = "json",
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+) -> None:
+    """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init flights --store /data/s"""
+    from rocketflow.errors import UsageError
+    from rocketflow.quality.profile import draft_suite
+
+    target = Path(to) if to else Path("conf/expectations") / f"{topic}.json"
+    if body_format not in ("json", "csv", "text"):
+        raise UsageError(f"--body-format {body_format!r}: json, csv or text")
+    if to != "-" and target.exists() and not force:
+        raise UsageError(f"{target} is there already: give --to another file, or --force to write over it")
+    draft = draft_suite(store, topic, sample, body_format)
+    text = json.dumps(draft.suite, indent=2, ensure_ascii=False) + "\n"
+    if to == "-":
+        sys.stdout.write(text)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, "utf-8")
+    count = len(draft.suite["expectations"])
+    print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
+    print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
+
+
+@quality_app.command()
+def check(
+    store: StoreArgument,
+    topic: Annotated[str, typer.Option("--topic", help="The topic.")],
+    suite: Annotated[str, typer.Option("--suite", metavar="FILE", help="The suite.")],
+    from_ms: Annotated[int | None, typer.Option("--from-ms", help="Stored at or after this time.")] = None,
+    to_ms: Annotated[int | None, typer.Option("--to-ms", help="Stored before this time.")] = None,
+    body_schema: Annotated[
+        str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Default: as the suite says.")
+    ] = None,
+    body_format: Annotated[str | None, typer.Option("--body-format", help="json, csv, text or none.")] = None,
+    validator: Annotated[str, typer.Option("--validator", help="pass, or gx: GX validates as well.")] = "pass",
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="K=V", help="An option of the source.")
+    ] = None,
+    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    as_json: JsonOption = False,
+) -> None:
+    """Check a range of a topic, write nothing; exit code 1 where it fails.
+
+    Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
+    """
+    from rocketflow.errors import UsageError
+    from rocketflow.quality.quality_job import VALIDATORS
+    from rocketflow.quality.range_check import RangeCheck
+
+    if validator not in VALIDATORS:
+        raise UsageError(f"--validator {validator!r}: {' or '.join(VALIDATORS)}")
+    options = {}
+    for one in option or []:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--option {one!r}: give it as key=value")
+        options[key] = value
+    found = _checked(
+        RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options), master
+    )
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        for one in found["expectations"]:
+            mark = "ok  " if one["success"] else "warn" if one["action"] == "warn" else "FAIL"
+            print(f"{mark}  {one['label']}" + (f"  {one['unexpected']} unexpected" if one["unexpected"] else ""))
+        print(f"{found['rows']} rows, {found['quarantined']} bad ones, {found['malformed']} unreadable bodies")
+    if found["failed"]:
+        print("error: " + "; ".join(found["failed"]), file=sys.stderr)
+        raise typer.Exit(failures.EXIT_FINDINGS)
+
+
+def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
+    from rocketflow.errors import RocketFlowError
+    from rocketflow.quality.range_check import check_range, preflight
+    from rocketflow.quality.session import quality_session
+    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow_store.errors import StoreError
+
+    preflight(check)
+    spark = quality_session("rocketflow-quality-check", master, fast_start=True)
+    try:
+        return check_range(spark, check)
+    except (StoreError, RocketFlowError):
+        raise
+    except Exception as error:  # what a task failed with stands in the text of Spark's error
+        raise typer.Exit(exit_code_of(error)) from error
+    finally:
+        spark.stop()
+
+
+@quality_app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)
+def run(context: typer.Context) -> None:
+    """jobs/quality.py under spark-submit, with its arguments. Example: rocketflow quality run --help"""
+    from rocketflow.submit import submit_job
+
+    raise typer.Exit(submit_job("quality", context.args))
+
+
+@quality_app.command()
+def results(
+    store: StoreArgument,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, help="The newest so many.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
+    from rocketflow.quality.results import read_results
+
+    for one in read_results(store, topic, most):
+        if as_json:
+            print(json.dumps({"storeTimestamp": one.stored_ms, **one.fields}, ensure_ascii=False))
+            continue
+        fields = one.fields
+        where = " ".join(f"{part['topic']}/{part['queueId']}[{part['from']},{part['to']})" for part in fields["ranges"])
+        print(
+            f"{'passed' if fields['success'] else 'FAILED'}  batch {fields['batchId']}  {fields['rows']} rows, "
+            f"{fields['quarantined']} quarantined  suite {fields['suite']['name']} {where}"
+        )
+
+
+@quality_app.command()
+def docs(
+    store: StoreArgument,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where the site goes: a new or its own directory.")],
+    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
+    most: Annotated[int, typer.Option("--max", min=1, help="Pages for the newest so many results.")] = 100,
+) -> None:
+    """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to /tmp/docs"""
+    from rocketflow.quality.data_docs import build_site
+
+    built = build_site(store, Path(to), topic, most)
+    print(f"{built.index}: {built.pages} results, pass rate {built.pass_rate:.1%}")

@@ -1,0 +1,75 @@
+"""A range of a topic against a suite, without a stream and without writing: what a gate asks before others go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rocketflow.quality.quality_job import spec_of
+from rocketflow.quality.suite import Action, load_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.suite import Suite
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCheck:
+    """Which messages, by what: store times [from_ms, to_ms), None is open; `options` are the source's."""
+
+    store: str
+    topic: str
+    suite: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    body_schema: str | None = None
+    body_format: str | None = None
+    validator: str = "pass"
+    options: dict[str, str] = field(default_factory=dict)
+
+    def source_options(self) -> dict[str, str]:
+        """As the source takes them."""
+        found = {"path": self.store, "subscribe": self.topic, **self.options}
+        if self.from_ms is not None:
+            found |= {"startingTimestamp": str(self.from_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        if self.to_ms is not None:
+            found["endingTimestamp"] = str(self.to_ms)
+        return found
+
+
+def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
+    """What can be found wrong without a JVM."""
+    from rocketflow.spark.options import SourceOptions
+    from rocketflow_store import StoreReader
+    from rocketflow_store.errors import UnknownTopicError
+
+    suite = load_suite(check.suite)
+    spec = spec_of(check.body_schema, check.body_format, {}, suite)
+    for store in SourceOptions.parse(check.source_options(), streaming=False).stores:
+        with StoreReader(store.path) as reader:
+            if check.topic not in reader.topics():
+                raise UnknownTopicError(check.topic)
+    return suite, spec
+
+
+def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
+    """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
+    from rocketflow.quality.batch_check import CheckSettings, check_batch, describe
+    from rocketflow.quality.parsed_bodies import source_columns, suite_columns
+    from rocketflow.quality.split import Route
+    from rocketflow.quality.suite_plan import plan_suite
+
+    suite, spec = preflight(check)
+    columns = source_columns(suite)
+    plan = plan_suite(spark, suite, suite_columns(spec, columns))
+    rows = spark.read.format("rocketflow").schema(columns).options(**check.source_options()).load()
+    route = Route((check.topic,), None, "quarantine", {"quarantine": 1}, properties=False)
+    settings = CheckSettings(spec, route, Action.QUARANTINE, check.validator)
+    checked = check_batch(rows, plan, settings, 0, stop=False)
+    fields = {key: value for key, value in checked.fields.items() if key not in ("query", "batchId")}
+    failed = [describe(one) for one in checked.verdicts if not one.success and one.action is not Action.WARN]
+    if fields["malformed"]:
+        failed.append(f"{fields['malformed']} bodies could not be read")
+    return {**fields, "failed": failed}
