@@ -10,13 +10,13 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from rocketflow.spark.options import StoreLocation
-from rocketflow.spark.requeue_choice import Choice, Chooser, NoOriginError, windows
 from rocketflow.spark.store_access import open_reader
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.config import StoreConfig, StorePaths
@@ -25,6 +25,7 @@ from rocketflow_store.errors import UnknownTopicError
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
+from rocketflow_store.retry.requeue_choice import Choice, NoOriginError, windows
 from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
 from rocketflow_store.retry.requeue_run import (
     RequeuedBatch,
@@ -109,10 +110,11 @@ class StageTask:
     name: str
 
 
-def stage_rows(task: StageTask) -> StagedPart:
-    """In a task: read, encode and stage."""
+def stage_rows(task: StageTask) -> list[StagedPart]:
+    """In a task: read, encode and stage; each part is of records that all have a CRC of themselves, or none."""
     reader = open_reader(StoreLocation("", task.store))
-    return stage(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
+    chunks = groupby(requeued_chunks(reader, task.rows, task.config), lambda chunk: chunk.property_crc)
+    return [stage(alike, Path(task.directory), f"{task.name}-{at}") for at, (_, alike) in enumerate(chunks)]
 
 
 def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
@@ -133,6 +135,8 @@ def _queues(reader: StoreReader, request: RequeueRequest) -> list[int]:
 
 def requeue_on_spark(spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> ManualResult:
     """Run, or go on with, a run; WhereError before anything is written."""
+    from rocketflow.spark.requeue_where import Chooser
+
     chooser = Chooser(spark, str(Path(job.store).absolute()), request)
     return ManualRequeue(job, request, chooser, SparkTasks(spark, request.run_id)).run()
 
@@ -162,11 +166,11 @@ class SparkTasks:
 
     def __call__(self, tasks: Sequence[StageTask]) -> list[StagedPart]:
         if len(tasks) == 1:
-            return [stage_rows(tasks[0])]
+            return stage_rows(tasks[0])
         rows = sum(len(task.rows) for task in tasks)
         self._context.setJobDescription(f"rocketflow requeue {self._run_id}: encode {rows} rows")
         try:
-            return self._context.parallelize(tasks, len(tasks)).map(stage_rows).collect()
+            return self._context.parallelize(tasks, len(tasks)).flatMap(stage_rows).collect()
         finally:
             self._context.setJobDescription(None)  # type: ignore[arg-type]
 
@@ -232,12 +236,13 @@ class ManualRequeue:
             most = run.most_rows
             last = number == len(todo) - 1
             if most is not None and len(choice) >= most:
-                choice, last, window = choice.keep(np.arange(most)), True, _until(choice, window, most)
+                choice, last, window = choice.keep(np.arange(most)), True, choice.gone_through(window, most)
             begin = 0
             while True:
                 end = begin + self._batch_rows(choice, begin)
                 whole = end == len(choice)
-                positions = {one: stop for one, (_, stop) in _until(choice, window, None if whole else end).items()}
+                done = window if whole else choice.gone_through(window, end)
+                positions = {queue_id: stop for queue_id, (_, stop) in done.items()}
                 part = choice.keep(np.arange(begin, end))
                 after = self._committed(run, part, positions, finished=last and whole)
                 if after is None:
@@ -250,15 +255,22 @@ class ManualRequeue:
         return run
 
     def _chosen(self, window: Queues) -> Choice:
-        choice = self._chooser.choose(window) if window else _nothing()
+        choice = self._chooser.choose(window) if window else Choice.nothing()
         for topic in choice.topics:
             check_send_topic(topic)
-        before = self._moved_by_others.among(choice.queue_ids, choice.queue_offsets)
-        self._result.already_requeued += int(before.sum())
-        if self._request.skip_requeued and before.any():
+        if self._request.skip_requeued:
+            before = self._moved_by_others.among(choice.queue_ids, choice.queue_offsets)
             self._result.skipped += int(before.sum())
+            self._result.already_requeued += int(before.sum())
             choice = choice.keep(np.flatnonzero(~before))
         return choice
+
+    def _count(self, choice: Choice) -> None:
+        result = self._result
+        result.rows += len(choice)
+        result.already_requeued += int(self._moved_by_others.among(choice.queue_ids, choice.queue_offsets).sum())
+        for topic, count in choice.by_topic().items():
+            result.topics[topic] = result.topics.get(topic, 0) + count
 
     def _batch_rows(self, choice: Choice, begin: int) -> int:
         most = min(len(choice) - begin, _BATCH_ROWS, self._job.rate or _BATCH_ROWS)
@@ -269,7 +281,6 @@ class ManualRequeue:
         self, run: RequeueRun, choice: Choice, positions: dict[int, int], *, finished: bool
     ) -> RequeueRun | None:
         """The run behind this batch; None where somebody else moved it on."""
-        result = self._result
         parts = self._staged(run, choice) if len(choice) else []
         self._wait_for_the_rate()
         try:
@@ -283,10 +294,8 @@ class ManualRequeue:
                 part.discard()
             return None
         if len(choice):
-            result.rows += len(choice)
-            result.batches += 1
-            for topic, count in choice.by_topic().items():
-                result.topics[topic] = result.topics.get(topic, 0) + count
+            self._count(choice)
+            self._result.batches += 1
             _say(f"batch {after.commit.batch_id}: {len(choice)} rows, {after.rows} in all")
         return after
 
@@ -339,9 +348,7 @@ class ManualRequeue:
                 most = self._request.max_rows
             if most is not None:
                 choice = choice.keep(np.arange(min(len(choice), most - result.rows)))
-            result.rows += len(choice)
-            for topic, count in choice.by_topic().items():
-                result.topics[topic] = result.topics.get(topic, 0) + count
+            self._count(choice)
             self._take_sample(choice)
         return result
 
@@ -353,20 +360,6 @@ class ManualRequeue:
                     fields = batch.to_pylist()[0]
                     fields["storeTimestamp"] = int(fields["storeTimestamp"].timestamp() * 1000)
                     self._result.sample.append({**fields, "toTopic": choice.topics[int(choice.topic_of[row])]})
-
-
-def _until(choice: Choice, window: Queues, rows: int | None) -> Queues:
-    """What of a window was gone through once the first `rows` chosen rows of it are moved; None: all of it."""
-    if rows is None:
-        return window
-    queue_id, offset = int(choice.queue_ids[rows - 1]), int(choice.queue_offsets[rows - 1])
-    before = {one: bounds for one, bounds in window.items() if one < queue_id}
-    return {**before, queue_id: (window[queue_id][0], offset + 1)}
-
-
-def _nothing() -> Choice:
-    none = np.zeros(0, np.int32)
-    return Choice(none, none.astype(np.int64), none.astype(np.int64), (), none)
 
 
 def _say(what: str) -> None:

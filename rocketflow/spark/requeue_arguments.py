@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
@@ -13,6 +13,7 @@ from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import MessageRejectedError
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.requeue_run import RequeueRequest, check_run_id
+from rocketflow_store.status import FlushDiskType
 from rocketflow_store.topic_names import validate_topic
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class RequeueJob:
     config: str | None = None
 
     def store_config(self) -> StoreConfig:
-        """Its broker.conf's settings, the defaults without one."""
-        return StoreConfig() if self.config is None else StoreConfig.from_broker_conf(self.config)
+        """Its broker.conf's settings, the defaults without one; what is moved is on the disk before it counts."""
+        known = StoreConfig() if self.config is None else StoreConfig.from_broker_conf(self.config)
+        return replace(known, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 
 def make_parser() -> argparse.ArgumentParser:

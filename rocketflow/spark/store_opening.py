@@ -1,15 +1,16 @@
-"""Opening a store for the time of one commit, beside others that do so."""
+"""Writing to a store for a short time, beside others that do so."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.message_store import MessageStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig
@@ -17,17 +18,23 @@ if TYPE_CHECKING:
 COMMITS_TAKE_S: Final = 5.0
 """Who holds the lock for longer than this does not hold it for a commit."""
 _RETRY_S: Final = 0.02
+Result = TypeVar("Result")
 
 
 def open_when_free(path: str | Path, config: StoreConfig | None, *, wait: bool) -> MessageStore:
-    """The store, open for writing, once nobody else holds it.
+    """The store, open for writing, once nobody else holds it: as `when_free`."""
+    return when_free(lambda: MessageStore.open(path, config), wait=wait)
 
-    Without `wait` StoreLockedError is raised once another writer has kept it for COMMITS_TAKE_S.
+
+def when_free(action: Callable[[], Result], *, wait: bool) -> Result:
+    """What `action` gives, tried again as long as another writer holds the store that it opens.
+
+    Without `wait` StoreLockedError is raised once that took COMMITS_TAKE_S.
     """
     deadline, told = time.monotonic() + COMMITS_TAKE_S, False
     while True:
         try:
-            return MessageStore.open(path, config)
+            return action()
         except StoreLockedError as error:
             if time.monotonic() > deadline:
                 if not wait:

@@ -7,13 +7,14 @@ requeues by hand, bridges; a sink's commits too. What retention took from the lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.retry.requeue_properties import (
     PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
     PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET,
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-SINK_KIND = "sink"
-_OFFSET_BITS = 44
+SINK_KIND: Final = "sink"
+_DELIVERIES: Final = {"rmq_sys_schedule": ("delay", SCHEDULE_TOPIC), "rmq_sys_timer": ("timer", TIMER_TOPIC)}
+"""Kind and source of what is delivered when it is due, by sink id."""
+_OFFSET_BITS: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,9 @@ class LedgerEntry:
 
     @property
     def kind(self) -> str:
-        """What made it: "requeue", "delay", "timer", ...; "sink" for a commit without progress."""
-        kind = self.commit.progress.get("kind")
+        """What made it: "requeue", "delay" (and retries), "timer", another program's own name, or "sink"."""
+        known = _DELIVERIES.get(self.commit.sink_id)
+        kind = self.commit.progress.get("kind") if known is None else known[0]
         return kind if isinstance(kind, str) else SINK_KIND
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,7 +61,7 @@ class LedgerEntry:
             "runId": commit.run_id,
             "sinkId": commit.sink_id,
             "batchId": commit.batch_id,
-            "from": progress.get("from"),
+            "from": _DELIVERIES.get(commit.sink_id, (None, progress.get("from")))[1],
             "to": progress.get("topics") or progress.get("to"),
             "rows": commit.rows,
             "beginOffset": commit.begin_offset,

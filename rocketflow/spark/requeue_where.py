@@ -7,7 +7,6 @@ columns of the source, and not depend on chance or on the time of day.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,71 +16,19 @@ from pyspark.sql.types import StructField, StructType
 
 from rocketflow.errors import UsageError
 from rocketflow.spark.schema import COLUMN_TYPES, PROPERTIES_COLUMN
-from rocketflow_store.errors import StoreError
+from rocketflow_store.retry.requeue_choice import Choice, NoOriginError, windows
 from rocketflow_store.retry.requeue_properties import origin_topic_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
     from pyspark.sql import DataFrame, SparkSession
 
     from rocketflow_store.retry.requeue_run import Queues, RequeueRequest
 
-WINDOW_OFFSETS: Final = 1 << 20
-"""Source offsets that are looked at at a time: what the driver keeps of them is bounded."""
 _OF_THE_CLOCK: Final = frozenset({"CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime"})
 
 
 class WhereError(UsageError):
     """`--where` cannot be used."""
-
-
-class NoOriginError(StoreError):
-    """A message does not say where it came from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Rows by (queue id, queue offset), ascending; row i goes to `topics[topic_of[i]]` and has `sizes[i]` bytes."""
-
-    queue_ids: npt.NDArray[np.int32]
-    queue_offsets: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    topics: tuple[str, ...]
-    topic_of: npt.NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.queue_offsets)
-
-    def keep(self, rows: npt.NDArray[Any]) -> Choice:
-        """Some of the rows, in order."""
-        return Choice(
-            self.queue_ids[rows], self.queue_offsets[rows], self.sizes[rows], self.topics, self.topic_of[rows]
-        )
-
-    def by_topic(self) -> dict[str, int]:
-        """How many rows go to which topic, those that get some."""
-        counts = np.bincount(self.topic_of, minlength=len(self.topics)).tolist()
-        return {topic: count for topic, count in sorted(zip(self.topics, counts, strict=True)) if count}
-
-
-def windows(left: Queues) -> Iterator[Queues]:
-    """Consecutive parts of queues, of at most WINDOW_OFFSETS offsets together."""
-    window: Queues = {}
-    room = WINDOW_OFFSETS
-    for queue_id, (begin, end) in sorted(left.items()):
-        at = begin
-        while at < end:
-            stop = min(end, at + room)
-            window[queue_id] = (at, stop)
-            room -= stop - at
-            at = stop
-            if room == 0:
-                yield window
-                window, room = {}, WINDOW_OFFSETS
-    if window:
-        yield window
 
 
 class Chooser:

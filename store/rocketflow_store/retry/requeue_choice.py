@@ -1,0 +1,79 @@
+"""Rows of a requeue as they were chosen, and how far a run is through its queues when some of them are moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketflow_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.retry.requeue_run import Queues
+
+WINDOW_OFFSETS: Final = 1 << 20
+"""Source offsets that are looked at at a time: what is kept of them is bounded."""
+
+
+class NoOriginError(StoreError):
+    """A message does not say where it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Rows by (queue id, queue offset), ascending; row i goes to `topics[topic_of[i]]` and has `sizes[i]` bytes."""
+
+    queue_ids: npt.NDArray[np.int32]
+    queue_offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    topics: tuple[str, ...]
+    topic_of: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.queue_offsets)
+
+    @classmethod
+    def nothing(cls) -> Choice:
+        """No rows."""
+        none = np.zeros(0, np.int32)
+        return cls(none, none.astype(np.int64), none.astype(np.int64), (), none)
+
+    def keep(self, rows: npt.NDArray[Any]) -> Choice:
+        """Some of the rows, in order."""
+        return Choice(
+            self.queue_ids[rows], self.queue_offsets[rows], self.sizes[rows], self.topics, self.topic_of[rows]
+        )
+
+    def by_topic(self) -> dict[str, int]:
+        """How many rows go to which topic, those that get some."""
+        counts = np.bincount(self.topic_of, minlength=len(self.topics)).tolist()
+        return {topic: count for topic, count in sorted(zip(self.topics, counts, strict=True)) if count}
+
+    def gone_through(self, window: Queues, rows: int) -> Queues:
+        """What of the window that the rows are from is done once the first `rows` of them are moved."""
+        queue_id, offset = int(self.queue_ids[rows - 1]), int(self.queue_offsets[rows - 1])
+        before = {one: bounds for one, bounds in window.items() if one < queue_id}
+        return {**before, queue_id: (window[queue_id][0], offset + 1)}
+
+
+def windows(left: Queues) -> Iterator[Queues]:
+    """Consecutive parts of queues, of at most WINDOW_OFFSETS offsets together."""
+    window: Queues = {}
+    room = WINDOW_OFFSETS
+    for queue_id, (begin, end) in sorted(left.items()):
+        at = begin
+        while at < end:
+            stop = min(end, at + room)
+            window[queue_id] = (at, stop)
+            room -= stop - at
+            at = stop
+            if room == 0:
+                yield window
+                window, room = {}, WINDOW_OFFSETS
+    if window:
+        yield window
