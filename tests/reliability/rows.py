@@ -39,10 +39,11 @@ ROWS: Final = {
     "P07": "replay with other partitions",
     "P13": "the log shrank behind the checkpoint",
     "P15": "bulk rebuild killed, two at once, beside an appender",
+    "P16": "requeue killed at each disk call, twice at once, clocks jump",
     "P17": "a replay that gives other rows",
 }
 
-KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P15")
+KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P15", "P16")
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 IMAGES: Final = (*POWER_LOSSES, "S04", "S05", "S08", "S09", "S10", "S11", "S12", "S13", "S14", "S19", "S20")
