@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _GROW_ENTRIES: Final = 1 << 20
 _BLOCK_ENTRIES: Final = 1 << 18
-_MAX_TIME_DIFF: Final = 0x7FFFFFFF
+MAX_TIME_DIFF: Final = 0x7FFFFFFF
 _MIN_SORTED_BITS: Final = 32
 _SLOT_STRUCT: Final = struct.Struct(">i")
 
@@ -206,7 +206,7 @@ class IndexFile:
         number = header.index_count
         self._reserve(number + count)
         seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
-        seconds = min(max(seconds, 0), _MAX_TIME_DIFF)
+        seconds = min(max(seconds, 0), MAX_TIME_DIFF)
         for key_hash in key_hashes:
             slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
             (previous,) = _SLOT_STRUCT.unpack_from(mapped, slot_at)
@@ -233,7 +233,7 @@ class IndexFile:
             base[1:] = store_timestamps[0]
         difference = np.trunc((store_timestamps - base) / 1000).astype(np.int64)
         difference[base <= 0] = 0
-        return np.clip(difference, 0, _MAX_TIME_DIFF)
+        return np.clip(difference, 0, MAX_TIME_DIFF)
 
     def offsets(self, key_hash: int, begin: int, end: int, max_count: int) -> list[int]:
         """As `walk`, the first `max_count` of them."""

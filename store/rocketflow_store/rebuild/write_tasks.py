@@ -12,6 +12,7 @@ from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.errors import RebuildFailedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
+from rocketflow_store.index.index_build import build_index_file
 from rocketflow_store.index.index_file import IndexFile, IndexHeader
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.batch_consume_queue import written_batches
@@ -184,15 +185,13 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
         last = parts.rows(*plan.before, 1)[0]
         before = IndexHeader(end_timestamp=int(last["store_timestamp"]), end_phy_offset=int(last["phy_offset"]))
     own = attempt(path)
-    index = IndexFile.create(own, task.hash_slot_num, task.index_num, before)
+    os_files.make_directory(own.parent)
+    build_index_file(own, task.hash_slot_num, task.index_num, before, _blocks(parts, plan))
+    index = IndexFile(own, task.hash_slot_num, task.index_num, write=False)
     try:
-        put = 0
-        for some in _blocks(parts, plan):
-            put += index.put(some["key_hash"], some["phy_offset"], some["store_timestamp"])
-        if put != plan.count or index.entries != plan.count:
+        if index.entries != plan.count:
             raise RebuildFailedError(path, f"has {index.entries} of {plan.count} entries")
         _check_chains(index, path)
-        index.sync()
     finally:
         index.close()
     finished(own, path)
@@ -200,16 +199,9 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
 
 
 def _blocks(parts: Parts, plan: IndexFilePlan) -> Iterator[npt.NDArray[np.void]]:
-    """The entries of a file, as many at once as there may be."""
-    for first in range(0, plan.count, _ENTRIES_AT_ONCE):
-        stop = min(first + _ENTRIES_AT_ONCE, plan.count)
-        yield np.concatenate(
-            [
-                parts.rows(part, row + max(first - at, 0), min(at + count, stop) - max(at, first))
-                for part, row, count, at in plan.pieces.each()
-                if at < stop and at + count > first
-            ]
-        )
+    """The entries of a file, in their order."""
+    for part, row, count, _ in plan.pieces.each():
+        yield parts.rows(part, row, count)
 
 
 def _check_chains(index: IndexFile, path: Path) -> None:

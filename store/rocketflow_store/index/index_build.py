@@ -1,0 +1,131 @@
+"""A whole index file made at once, byte for byte what `IndexFile.put` leaves of the same entries in the same order.
+
+All that a slot has to tell while the file is made is the number of its newest entry. These stand in a table in memory,
+in the machine's own order; a block of entries asks it for what they follow and notes itself, without being sorted. Only
+entries of a slot that has several in one block are put in order first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.files import os_files
+from rocketflow_store.format.index_layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    SLOT_SIZE,
+    index_file_size,
+)
+from rocketflow_store.index.index_file import MAX_TIME_DIFF, IndexHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int32]
+
+_BLOCK: Final = 1 << 15
+_SLOTS_AT_ONCE: Final = 1 << 19
+_SHARED: Final = -1
+
+
+def build_index_file(
+    path: Path,
+    hash_slot_num: int,
+    index_num: int,
+    previous: IndexHeader | None,
+    runs: Iterable[npt.NDArray[np.void]],
+) -> IndexHeader:
+    """Make and sync the file; `runs` have the fields key_hash, phy_offset and store_timestamp. Its header.
+
+    `previous` is the header of the file before it, None for a first one.
+    """
+    fd = os_files.open_file(path, write=True, create=True)
+    try:
+        os_files.make_sparse(fd, path, index_file_size(hash_slot_num, index_num))
+        build = _Build(fd, path, hash_slot_num, previous)
+        for run in runs:
+            for start in range(0, len(run), _BLOCK):
+                build.put(run[start : start + _BLOCK])
+        build.finish()
+        os_files.sync_file(fd, path)
+    finally:
+        os_files.close_file(fd)
+    return build.header
+
+
+class _Build:
+    def __init__(self, fd: int, path: Path, hash_slot_num: int, previous: IndexHeader | None) -> None:
+        self._fd, self._path = fd, path
+        self._newest = np.zeros(hash_slot_num, np.int32)
+        self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+        self.header = IndexHeader()
+        if previous is not None:
+            time, offset = previous.end_timestamp, previous.end_phy_offset
+            self.header = IndexHeader(time, time, offset, offset)
+
+    def put(self, some: npt.NDArray[np.void]) -> None:
+        """The next entries."""
+        header, count = self.header, len(some)
+        if count == 0:
+            return
+        first = header.index_count
+        times = some["store_timestamp"]
+        entries = np.empty(count, ENTRY_DTYPE)
+        entries["key_hash"] = some["key_hash"]
+        entries["phy_offset"] = some["phy_offset"]
+        entries["prev_index"] = before = self._chain(some["key_hash"], first)
+        entries["time_diff"] = self._seconds(times, header.begin_timestamp)
+        if first == 1:  # its first entry alone is measured against the time that was carried over
+            header.begin_timestamp, header.begin_phy_offset = int(times[0]), int(some["phy_offset"][0])
+            entries["time_diff"][1:] = self._seconds(times[1:], header.begin_timestamp)
+        os_files.write_at(
+            self._fd, self._path, self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data)
+        )
+        header.hash_slot_count += count - int(np.count_nonzero(before))
+        header.index_count = first + count
+        header.end_timestamp, header.end_phy_offset = int(times[-1]), int(some["phy_offset"][-1])
+
+    def finish(self) -> None:
+        """Slots and header."""
+        at = HEADER_SIZE
+        for start in range(0, len(self._newest), _SLOTS_AT_ONCE):
+            some = self._newest[start : start + _SLOTS_AT_ONCE].astype(">i4")
+            os_files.write_at(self._fd, self._path, at, memoryview(some.view(np.uint8).data))
+            at += some.nbytes
+        header = self.header
+        fields = (header.begin_timestamp, header.end_timestamp, header.begin_phy_offset, header.end_phy_offset)
+        os_files.write_at(
+            self._fd, self._path, 0, HEADER_STRUCT.pack(*fields, header.hash_slot_count, header.index_count)
+        )
+
+    def _chain(self, key_hashes: Numbers, first: int) -> Numbers:
+        """The entry that each one follows in its slot, 0 for none; the slots know the newest ones then."""
+        newest = self._newest
+        slots = (key_hashes % len(newest)).astype(np.intp)
+        numbers = np.arange(first, first + len(slots), dtype=np.int32)
+        before = newest[slots]
+        newest[slots] = numbers
+        again = np.flatnonzero(newest[slots] != numbers)
+        if len(again):
+            newest[slots[again]] = _SHARED
+            rows = np.flatnonzero(newest[slots] == _SHARED)
+            rows = rows[np.argsort(slots[rows], kind="stable")]
+            shared = slots[rows]
+            follows = np.flatnonzero(shared[1:] == shared[:-1])
+            before[rows[follows + 1]] = numbers[rows[follows]]
+            last = np.append(np.flatnonzero(shared[1:] != shared[:-1]), len(rows) - 1)
+            newest[shared[last]] = numbers[rows[last]]
+        return before
+
+    @staticmethod
+    def _seconds(times: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int64]:
+        if begin <= 0:
+            return np.zeros(len(times), np.int64)
+        return np.clip((times - begin) // 1000, 0, MAX_TIME_DIFF)
