@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,9 +18,16 @@ if TYPE_CHECKING:
 
 
 def request_of(
-    only: str | None, topics: Sequence[str], queue: int | None, *, dry_run: bool, force: bool, wait: bool
+    only: str | None,
+    topics: Sequence[str],
+    queue: int | None,
+    places: tuple[str | None, str | None, str | None] = (None, None, None),
+    *,
+    dry_run: bool,
+    force: bool,
+    wait: bool,
 ) -> RebuildRequest:
-    """The request; typer.BadParameter where options do not go together."""
+    """The request; `places` are log, target and scratch. typer.BadParameter where options do not go together."""
     from rocketflow_store.rebuild.result import RebuildRequest
 
     if only not in (None, "consumequeue", "index"):
@@ -30,7 +36,7 @@ def request_of(
         raise typer.BadParameter("--only index is of all topics; leave out --topic and --queue")
     if queue is not None and not topics:
         raise typer.BadParameter("--queue needs --topic")
-    return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait)
+    return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait, *places)
 
 
 def summary(result: RebuildResult) -> list[str]:
@@ -69,7 +75,7 @@ def rebuild_locally(
     from rocketflow_store.rebuild.rebuild import rebuild_store
 
     with LocalEngine(workers) as engine:
-        return rebuild_store(Path(path), request, config, engine=engine, progress=progress())
+        return rebuild_store(path, request, config, engine=engine, progress=progress())
 
 
 def rebuild_on_spark(

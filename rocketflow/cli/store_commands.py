@@ -357,6 +357,15 @@ def rebuild(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Go on where CommitLog files are missing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for whoever writes to the store.")] = False,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="URI", help="Read the CommitLog from here (s3://bucket/store).")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="DIR|URI", help="Write consumequeue/ and index/ here.")
+    ] = None,
+    scratch: Annotated[
+        str | None, typer.Option("--scratch", metavar="DIR", help="Where a remote target's files are made first.")
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -364,12 +373,15 @@ def rebuild(
 
     They are made beside the store and held against the log; then those files that differ are swapped in at once.
     Until then nothing changes, and a job that is killed leaves nothing half done.
+
+    PATH may be a backup: rocketflow store rebuild "s3://bucket/store?region=eu-west-1" --target /data/restored. Give
+    credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
     """
     from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
 
     if engine not in ("local", "spark"):
         raise typer.BadParameter(f"--engine {engine!r}: local or spark")
-    request = request_of(only, topic or [], queue, dry_run=dry_run, force=force, wait=wait)
+    request = request_of(only, topic or [], queue, (log, target, scratch), dry_run=dry_run, force=force, wait=wait)
     with contextlib.ExitStack() as bar:
 
         def begin() -> Any:
@@ -456,11 +468,13 @@ class _progress:  # noqa: N801
             return None
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import TransferSpeedColumn as Speed
 
         self._bar = Progress(
             TextColumn(self._what),
             BarColumn(),
             DownloadColumn(),
+            Speed(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.files.remote import is_uri
+from rocketflow_store.rebuild.places import check_target_given
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
 
 if TYPE_CHECKING:
@@ -43,13 +45,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
         description="Make queues and index of a RocketMQ store anew from its log, and swap them in at once.",
         epilog="example: rebuild_index.py --store /data/store --only consumequeue --dry-run",
     )
-    parser.add_argument("--store", required=True, metavar="PATH", help="store directory, seen by every executor")
+    parser.add_argument("--store", required=True, metavar="PATH|URI", help="store directory, seen by every executor")
     parser.add_argument("--only", choices=("consumequeue", "index"), help="only one of them")
     parser.add_argument("--topic", action="append", default=[], metavar="T", help="only queues of this topic")
     parser.add_argument("--queue", type=int, metavar="N", help="only this queue of the topics")
     parser.add_argument("--dry-run", action="store_true", help="say what would be made")
     parser.add_argument("--force", action="store_true", help="go on where CommitLog files are missing")
     parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store")
+    parser.add_argument("--log", metavar="URI", help="read the CommitLog from here, and not from the store")
+    parser.add_argument("--target", metavar="DIR|URI", help="write consumequeue/ and index/ here, not into the store")
+    parser.add_argument("--scratch", metavar="DIR", help="where a remote target's files are made; all executors see it")
     parser.add_argument(
         "--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths"
     )
@@ -58,16 +63,30 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
         parser.error("--only index is of all topics; leave out --topic and --queue")
     if given.queue is not None and not given.topic:
         parser.error("--queue needs --topic")
-    request = RebuildRequest(given.only, frozenset(given.topic), given.queue, given.dry_run, given.force, given.wait)
+    request = RebuildRequest(
+        given.only,
+        frozenset(given.topic),
+        given.queue,
+        given.dry_run,
+        given.force,
+        given.wait,
+        given.log,
+        given.target,
+        given.scratch,
+    )
     return RebuildJob(given.store, request, given.config)
 
 
 def preflight(job: RebuildJob) -> None:
     """Find before a JVM starts what can be found: the path is a store, and nobody writes to it."""
-    path, config = Path(job.store), job.store_config()
+    config, request = job.store_config(), job.request
+    if is_uri(job.store):
+        check_target_given(job.store, request)
+        return
+    path = Path(job.store)
     check_directory(path, must_exist=True)
     holder = lock_holder(StorePaths.of(path, config).lock)
-    if holder is not None and not (job.request.dry_run or job.request.wait):
+    if holder is not None and not (request.dry_run or request.wait or request.target):
         raise StoreLockedError(path, holder)
 
 

@@ -7,6 +7,7 @@ URI is in no name, error or log line.
 from __future__ import annotations
 
 import importlib
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _SECRETS: Final = ("secret", "password", "token", "key", "credential", "signature", "sas")
 _OF_ONE_PROCESS: Final = ("memory", "mock")
+_CHECKSUMS: Final = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
+"""What many servers that are not Amazon's own do not know, and Amazon's client sends unless it is told not to."""
 _HIDDEN: Final = "***"
 _PART: Final = 8 << 20
 
@@ -133,6 +136,9 @@ class RemoteDirectory:
         scheme = urlsplit(self.uri).scheme
         if scheme in _OF_ONE_PROCESS:
             raise NotAStoreError(self.name, "is the memory of one process; name a place that other processes see")
+        if "endpoint_override=" in self.uri:
+            for name in _CHECKSUMS:
+                os.environ.setdefault(name, "when_required")
         try:
             system, path = FileSystem.from_uri(self.uri)
         except pa.ArrowInvalid as error:

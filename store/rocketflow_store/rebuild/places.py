@@ -44,6 +44,12 @@ def shown(place: str | Path) -> str:
     return RemoteDirectory(text).name if is_uri(text) else text
 
 
+def check_target_given(path: str | Path, request: RebuildRequest) -> None:
+    """StoreVersionError where nothing says where the files of a store elsewhere are to go."""
+    if is_uri(str(path)) and request.target is None:
+        raise StoreVersionError(shown(path), "is not on this machine: say with --target where files are to go")
+
+
 @contextmanager
 def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig | None) -> Iterator[RebuildPlaces]:
     """The places of a rebuild, for its time. NotAStoreError, StoreVersionError or RemoteStoreError without them."""
@@ -58,8 +64,7 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             return made
 
         if is_uri(str(path)):
-            if request.target is None:
-                raise StoreVersionError(shown(path), "is not on this machine: say with --target where files are to go")
+            check_target_given(path, request)
             origin = RemoteDirectory(str(path))
             root = temporary()
             log: LogSource = RemoteLog.at(RemoteDirectory(request.log) if request.log else origin)
@@ -78,8 +83,10 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
         if request.target is not None and is_uri(request.target):
             out, remote = StorePaths(temporary()), RemoteDirectory(request.target)
         elif request.target is not None and not _same(root, Path(request.target)):
-            check_directory(Path(request.target), must_exist=False)
-            out = StorePaths.of(Path(request.target))
+            target = Path(request.target)
+            check_directory(target, must_exist=False)
+            with_log = (target / "commitlog").is_dir()
+            out = StorePaths.of(target) if with_log else StorePaths(target)
         elif isinstance(log, RemoteLog):
             _check_same_log(store, log, fitted)
         yield RebuildPlaces(store, out, log, fitted, remote)
