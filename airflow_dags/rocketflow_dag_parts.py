@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -38,8 +39,13 @@ def connection_param() -> Param:
     )
 
 
-def deadline(after: timedelta, *, queued: bool = False) -> DeadlineAlert:
-    """An error in the log when a run is not done in time: `after` its logical date, or after it was queued."""
+def deadline(after: timedelta, *, queued: bool = False) -> DeadlineAlert | None:
+    """An error in the log when a run is not done in time: `after` its logical date, or after it was queued.
+
+    None under `airflow dags test`, which (3.3.2) raises where a DAG with a deadline ends well.
+    """
+    if sys.argv[1:3] == ["dags", "test"]:
+        return None
     reference = DeadlineReference.DAGRUN_QUEUED_AT if queued else DeadlineReference.DAGRUN_LOGICAL_DATE
     callback = SyncCallback(f"{__name__}.deadline_missed", kwargs={"minutes": after.total_seconds() / 60})
     return DeadlineAlert(reference=reference, interval=after, callback=callback, name="late")

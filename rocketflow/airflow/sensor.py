@@ -16,19 +16,19 @@ from rocketflow.airflow.trigger import RocketFlowTopicTrigger
 
 
 class RocketFlowTopicSensor(BaseSensorOperator):
-    """Waits until `topic` (or one `queue` of it) ends at `offset`, or `group` lags by less than `lag_below` messages.
+    """Waits until `topic` ends at `offset`, or `group` lags there by less than `lag_below` messages.
 
-    It waits in the triggerer and holds no worker, unless `deferrable=False`. The store is only read, beside whoever
-    writes to it. XCom: what was found.
+    `queue_id` is one queue; without it all queues' offsets are added up. It waits in the triggerer and holds no worker,
+    unless `deferrable=False`. The store is only read, beside whoever writes to it. XCom: what was found.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("conn_id", "topic", "group", "offset", "lag_below", "queue")
+    template_fields: ClassVar[Sequence[str]] = ("conn_id", "topic", "group", "offset", "lag_below", "queue_id")
 
     def __init__(
         self,
         *,
         topic: str,
-        queue: int | str | None = None,
+        queue_id: int | str | None = None,
         offset: int | str | None = None,
         group: str | None = None,
         lag_below: int | str | None = None,
@@ -38,14 +38,14 @@ class RocketFlowTopicSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
-        self.topic, self.queue, self.offset = topic, queue, offset
+        self.topic, self.queue_id, self.offset = topic, queue_id, offset
         self.group, self.lag_below = group, lag_below
         self.conn_id, self.deferrable = conn_id, deferrable
 
     def goal(self) -> Goal:
         """What is waited for, behind templates; AirflowFailException where that makes no sense."""
         try:
-            return Goal(self.topic, _number(self.queue), _number(self.offset), self.group, _number(self.lag_below))
+            return Goal(self.topic, _number(self.queue_id), _number(self.offset), self.group, _number(self.lag_below))
         except ValueError as error:
             raise AirflowFailException(f"{self.task_id}: {error}") from error
 

@@ -22,7 +22,7 @@ class RocketFlowTopicTrigger(BaseTrigger):
         self,
         conn_id: str,
         topic: str,
-        queue: int | None = None,
+        queue_id: int | None = None,
         offset: int | None = None,
         group: str | None = None,
         lag_below: int | None = None,
@@ -30,7 +30,7 @@ class RocketFlowTopicTrigger(BaseTrigger):
     ) -> None:
         super().__init__()
         self.conn_id, self.poll_interval = conn_id, poll_interval
-        self.goal = Goal(topic, queue, offset, group, lag_below)
+        self.goal = Goal(topic, queue_id, offset, group, lag_below)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
@@ -38,7 +38,7 @@ class RocketFlowTopicTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__qualname__}", {
             "conn_id": self.conn_id,
             "topic": goal.topic,
-            "queue": goal.queue,
+            "queue_id": goal.queue,
             "offset": goal.offset,
             "group": goal.group,
             "lag_below": goal.lag_below,
