@@ -27,24 +27,20 @@ from rocketflow_store.message import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
-    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
-    SCHEDULE_TOPIC,
     STORE_HOST_V6_FLAG,
-    TIMER_TOPIC,
     TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     TRANSIENT_PROPERTY_PREFIX,
     Message,
     MessageBatch,
 )
+from rocketflow_store.put_later import place_for_later
 from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.topic_names import is_send_refused, validate_topic
 
@@ -80,19 +76,12 @@ _MAX_INNER_NUM: Final = (1 << 15) - 1
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
-def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:
-    """The tick that a delivery time belongs to."""
-    rest = deliver_timestamp % precision_ms
-    return deliver_timestamp - (rest or precision_ms)
-
-
 class MessageEncoder:
     """Makes record fields under one configuration."""
 
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._store_host = encode_host(config.store_host)
-        self._delay_levels = len(config.delay_levels_ms)
 
     def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
         """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
@@ -109,7 +98,7 @@ class MessageEncoder:
         if not -(1 << 31) <= message.flag < 1 << 31:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"flag {message.flag} is not an int32")
         properties = self.own_properties(message)
-        topic, queue_id = self._schedule(message, properties, queue_id, now_ms)
+        topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, now_ms, self._config)
         if PROPERTY_UNIQ_KEY not in properties:
             properties[PROPERTY_UNIQ_KEY] = UNIQ_KEYS.next()
         try:
@@ -240,27 +229,7 @@ class MessageEncoder:
         if message.delay_time_level > 0:
             properties[PROPERTY_DELAY] = str(message.delay_time_level)
         elif message.deliver_timestamp is not None:
+            for name in (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS):
+                properties.pop(name, None)
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
-
-    def _schedule(self, message: Message, properties: dict[str, str], queue_id: int, now_ms: int) -> tuple[str, int]:
-        """Topic and queue under which the message is stored now."""
-        kind = message.sys_flag & TRANSACTION_MASK
-        if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            return message.topic, queue_id
-        if message.delay_time_level > 0:
-            level = min(message.delay_time_level, self._delay_levels)
-            properties.pop(PROPERTY_TIMER_DELIVER_MS, None)
-            properties |= {PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
-            return SCHEDULE_TOPIC, level - 1
-        due = message.deliver_timestamp
-        if due is None or due <= now_ms:
-            return message.topic, queue_id
-        if due - now_ms > self._config.timer_max_delay_sec * 1000:
-            raise MessageRejectedError(
-                PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL,
-                f"due in {due - now_ms} ms, timerMaxDelaySec is {self._config.timer_max_delay_sec}",
-            )
-        properties |= {PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
-        properties[PROPERTY_TIMER_OUT_MS] = str(timer_out_ms(due, self._config.timer_precision_ms))
-        return TIMER_TOPIC, 0

@@ -24,7 +24,7 @@ from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
@@ -32,9 +32,14 @@ from rocketflow_store.message import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
     SCHEDULE_TOPIC,
     STORE_HOST_V6_FLAG,
@@ -42,7 +47,8 @@ from rocketflow_store.message import (
     TRANSIENT_PROPERTY_PREFIX,
     Message,
 )
-from rocketflow_store.message_encoder import MessageEncoder, check_send_topic, timer_out_ms
+from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
+from rocketflow_store.put_later import REQUESTS, place_for_later
 from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -68,9 +74,11 @@ _OWN_NAMES: Final = frozenset(
         PROPERTY_SHARDING_KEY,
         PROPERTY_DELAY,
         PROPERTY_TIMER_DELIVER_MS,
-        "TIMER_OUT_MS",
-        "REAL_TOPIC",
-        "REAL_QID",
+        PROPERTY_TIMER_DELAY_MS,
+        PROPERTY_TIMER_DELAY_SEC,
+        PROPERTY_TIMER_OUT_MS,
+        PROPERTY_REAL_TOPIC,
+        PROPERTY_REAL_QUEUE_ID,
         PROPERTY_UNIQ_KEY,
         PROPERTY_CRC32,
     )
@@ -209,6 +217,7 @@ class BatchEncoder:
         room = np.full(len(bodies), _PROPERTIES_ROOM, np.int64) + columns.text_sizes()
         suspicious = room > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE
         suspicious |= columns.rows_with_separators() | columns.rows_with_far_delivery(config)
+        suspicious |= columns.rows_that_ask_for_later()
         for row in np.flatnonzero(suspicious).tolist():
             try:
                 self._scalar.encode(columns.message(row), 0, config.clock.now_ms())
@@ -236,9 +245,10 @@ class BatchEncoder:
         count = len(columns.bodies)
         topics, codes = columns.topic_codes()
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
-        own, scheduling, topics, codes, queue_ids, levels = self._properties(columns, topics, codes, queue_ids, now_ms)
         uniq_keys, uniq_segment = columns.uniq_keys_of(count)
-        properties = join(own, *scheduling, uniq_segment)
+        own, properties, topics, codes, queue_ids, levels = self._properties(
+            columns, uniq_keys, uniq_segment, topics, codes, queue_ids, now_ms
+        )
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
@@ -350,38 +360,74 @@ class BatchEncoder:
     def _properties(
         self,
         columns: _Columns,
+        uniq_keys: pa.Array,
+        uniq_segment: pa.Array,
         topics: list[str],
         codes: npt.NDArray[np.int32],
         queue_ids: npt.NDArray[np.int32],
         now_ms: int,
-    ) -> tuple[Any, list[Any], list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
-        """(row's own properties, what scheduling adds, topics and queues the rows are stored under, delay levels)."""
+    ) -> tuple[pa.Array, pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
+        """(rows' own properties, what is stored, topics and queues the rows are stored under, delay levels or None)."""
         own = columns.own_properties()
         levels = columns.delay_levels(len(self._config.delay_levels_ms))
         due = columns.deliver_timestamps()
-        if levels is None and due is None:
-            return own, [], topics, codes, queue_ids, None
+        scalar = columns.scalar_rows()
+        if levels is None and due is None and not scalar:
+            return own, join(own, uniq_segment), topics, codes, queue_ids, None
         count = len(codes)
         delayed = levels > 0 if levels is not None else np.zeros(count, bool)
         timed = (due > now_ms) & ~delayed if due is not None else np.zeros(count, bool)
-        moved = delayed | timed
-        segments: list[bytes] = []
-        for row in range(count):
-            if not moved[row]:
-                segments.append(b"")
-                continue
-            text = f"REAL_TOPIC\x01{topics[codes[row]]}\x02REAL_QID\x01{queue_ids[row]}\x02"
-            if timed[row] and due is not None:
-                text += f"TIMER_OUT_MS\x01{timer_out_ms(int(due[row]), self._config.timer_precision_ms)}\x02"
-            segments.append(text.encode())
+        odd = np.array(sorted(scalar), np.intp)
+        delayed[odd] = timed[odd] = False
+        segments = _real_places(topics, codes, queue_ids, due, delayed, timed, self._config.timer_precision_ms)
+        encoded = join(own, *segments, uniq_segment)
         stored = [*topics, SCHEDULE_TOPIC, TIMER_TOPIC]
+        kept = np.zeros(count, np.int32) if levels is None else np.where(delayed, levels, 0).astype(np.int32)
+        original = codes, queue_ids
         codes, queue_ids = codes.copy(), queue_ids.copy()
         codes[delayed], codes[timed] = len(topics), len(topics) + 1
-        if levels is not None:
-            queue_ids[delayed] = levels[delayed] - 1
-        queue_ids[timed] = 0
-        kept = np.zeros(count, np.int32) if levels is None else np.where(delayed, levels, 0).astype(np.int32)
-        return own, [binary_array(segments)], stored, codes, queue_ids, kept
+        queue_ids[delayed], queue_ids[timed] = kept[delayed] - 1, 0
+        if scalar:
+            values = encoded.to_pylist()
+            for row, told in scalar.items():
+                properties = dict(told)
+                where = topics[int(original[0][row])], int(original[1][row])
+                topic, queue_id = place_for_later(*where, properties, 0, now_ms, self._config, accepted=True)
+                properties.setdefault(PROPERTY_UNIQ_KEY, uniq_keys[row].as_py())
+                values[row], queue_ids[row] = encode_properties(properties), queue_id
+                if topic != where[0]:
+                    codes[row] = stored.index(topic, len(topics))
+                    kept[row] = queue_id + 1 if topic == SCHEDULE_TOPIC else 0
+            encoded = binary_array(values)
+        return own, encoded, stored, codes, queue_ids, kept if kept.any() else None
+
+
+def _real_places(
+    topics: list[str],
+    codes: npt.NDArray[np.int32],
+    queue_ids: npt.NDArray[np.int32],
+    due: Ints | None,
+    delayed: npt.NDArray[np.bool_],
+    timed: npt.NDArray[np.bool_],
+    precision_ms: int,
+) -> list[Any]:
+    """Pieces that say where rows belong that are stored under another topic first, and when; nothing of the others."""
+    moved = delayed | timed
+    if not moved.any():
+        return []
+    heads = taken(
+        [f"{PROPERTY_REAL_TOPIC}\x01{topic}\x02{PROPERTY_REAL_QUEUE_ID}\x01".encode() for topic in topics], codes
+    )
+    ids = pa.array(queue_ids, pa.int32()).cast(pa.string()).cast(pa.binary())
+    place = pc.binary_join_element_wise(heads, ids, _CLOSE, EMPTY)
+    segments = [place if moved.all() else pc.if_else(bool_array(moved), place, None)]
+    if due is not None and timed.any():
+        rest = due % precision_ms
+        ticks = pa.array(due - np.where(rest == 0, precision_ms, rest), pa.int64()).cast(pa.string()).cast(pa.binary())
+        name = binary_array([f"{PROPERTY_TIMER_OUT_MS}\x01".encode()])[0]
+        when = pc.binary_join_element_wise(name, ticks, _CLOSE, EMPTY)
+        segments.append(when if timed.all() else pc.if_else(bool_array(timed), when, None))
+    return segments
 
 
 class _Columns:
@@ -510,8 +556,6 @@ class _Columns:
 
     def _scalar_properties(self, row: int) -> bytes:
         """A row whose map holds names of the store's own: encoded as the scalar path does."""
-        from rocketflow_store.format.properties import encode_properties
-
         properties = MessageEncoder.own_properties(self.message(row))
         properties.pop(PROPERTY_UNIQ_KEY, None)
         return encode_properties(properties)
@@ -557,12 +601,16 @@ class _Columns:
         entries = [child.slice(first, count).cast(pa.binary()) for child in (column.keys, column.items)]
         return offsets - first, entries[0], entries[1]
 
-    def _own_property(self, name: str) -> dict[int, str]:
-        """Values of a property of the store's own that rows bring in their maps."""
+    def scalar_rows(self) -> dict[int, dict[str, str]]:
+        """Properties, by row, of rows whose maps have names of the store's own."""
         if self._scalar_rows is None:
             rows = self._rows_of_own_names().tolist()
             self._scalar_rows = {row: MessageEncoder.own_properties(self.message(row)) for row in rows}
-        return {row: found[name] for row, found in self._scalar_rows.items() if name in found}
+        return self._scalar_rows
+
+    def _own_property(self, name: str) -> dict[int, str]:
+        """Values of a property of the store's own that rows bring in their maps."""
+        return {row: found[name] for row, found in self.scalar_rows().items() if name in found}
 
     def effective_keys(self) -> pa.Array:
         """KEYS of every row as it will be stored."""
@@ -624,12 +672,22 @@ class _Columns:
         return found
 
     def rows_with_far_delivery(self, config: StoreConfig) -> npt.NDArray[np.bool_]:
-        """Rows due later than a timer may be set."""
+        """Rows due later than a timer may be set, or due at all where there is no timer."""
         due = self.deliver_timestamps()
         if due is None:
             return np.zeros(len(self.bodies), bool)
+        if not config.timer_wheel_enable:
+            column = self._milliseconds("deliverTimestamp")
+            return np.zeros(0, bool) if column is None else np.asarray(column.is_valid()).astype(bool)
         far: npt.NDArray[np.bool_] = due > config.clock.now_ms() + config.timer_max_delay_sec * 1000
         return far
+
+    def rows_that_ask_for_later(self) -> npt.NDArray[np.bool_]:
+        """Rows whose maps ask for a delay or a time of delivery."""
+        found = np.zeros(len(self.bodies), bool)
+        for row, properties in self.scalar_rows().items():
+            found[row] = any(name in properties for name in REQUESTS)
+        return found
 
     def message(self, row: int) -> Message:
         """One row as a Message."""

@@ -1,0 +1,118 @@
+"""Messages that are stored under another topic first: a delay level, or a time of delivery (RocketMQ's conversion).
+
+What a client asks for stands in the properties, checked in RocketMQ's order: DELAY above 0 wins and drops the others,
+then TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS. A message that has TIMER_OUT_MS was converted before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.message import (
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from rocketflow_store.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from rocketflow_store.config import StoreConfig
+
+TIMER_REQUESTS: Final = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
+"""In the order in which RocketMQ looks for them."""
+REQUESTS: Final = (PROPERTY_DELAY, *TIMER_REQUESTS)
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INT32_MAX: Final = (1 << 31) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:
+    """The tick that a delivery time belongs to."""
+    rest = deliver_timestamp % precision_ms
+    return deliver_timestamp - (rest or precision_ms)
+
+
+def delay_level(properties: dict[str, str]) -> int:
+    """The delay level that a message asks for, 0 without; MessageRejectedError where that is no number."""
+    text = properties.get(PROPERTY_DELAY)
+    if text is None:
+        return 0
+    level = _number(text, _INT32_MAX)
+    if level is None:
+        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"DELAY={text[:40]!r} is no delay level")
+    return level
+
+
+def place_for_later(
+    topic: str,
+    queue_id: int,
+    properties: dict[str, str],
+    sys_flag: int,
+    now_ms: int,
+    config: StoreConfig,
+    *,
+    accepted: bool = False,
+) -> tuple[str, int]:
+    """Topic and queue under which a message is stored now; `properties` become those that are stored.
+
+    MessageRejectedError for what RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
+    """
+    kind = sys_flag & TRANSACTION_MASK
+    if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
+        return topic, queue_id
+    level = delay_level(properties)
+    if level > 0:
+        for name in TIMER_REQUESTS:
+            properties.pop(name, None)
+        properties |= {PROPERTY_REAL_TOPIC: topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
+        return SCHEDULE_TOPIC, min(level, len(config.delay_levels_ms)) - 1
+    if PROPERTY_TIMER_OUT_MS in properties or not any(name in properties for name in TIMER_REQUESTS):
+        return topic, queue_id
+    due = _deliver_time(properties, now_ms, accepted=accepted, enabled=config.timer_wheel_enable)
+    if due <= now_ms and not (accepted and PROPERTY_TIMER_DEL_UNIQKEY in properties):
+        if PROPERTY_TIMER_DEL_UNIQKEY in properties:
+            raise _refused("it recalls a message whose time is over")
+        return topic, queue_id
+    if due - now_ms > config.timer_max_delay_sec * 1000 and not accepted:
+        raise _refused(f"due in {due - now_ms} ms, timerMaxDelaySec is {config.timer_max_delay_sec}")
+    properties |= {PROPERTY_REAL_TOPIC: topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
+    properties[PROPERTY_TIMER_OUT_MS] = str(timer_out_ms(due, config.timer_precision_ms))
+    return TIMER_TOPIC, 0
+
+
+def _deliver_time(properties: dict[str, str], now_ms: int, *, accepted: bool, enabled: bool) -> int:
+    if not enabled and not accepted:
+        why = "timerWheelEnable is false: no message can be delivered at a time"
+        raise MessageRejectedError(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE, why)
+    name = next(one for one in TIMER_REQUESTS if one in properties)
+    text = properties[name]
+    number = _number(text, _INT64_MAX if name == PROPERTY_TIMER_DELIVER_MS else _INT32_MAX)
+    if number is None:
+        raise _refused(f"{name}={text[:40]!r} is not a number")
+    if name == PROPERTY_TIMER_DELIVER_MS:
+        return number
+    return now_ms + number * (1000 if name == PROPERTY_TIMER_DELAY_SEC else 1)
+
+
+def _number(text: str, most: int) -> int | None:
+    """As Java reads a decimal int or long; None where it is none."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -most - 1 <= number <= most else None
+
+
+def _refused(why: str) -> MessageRejectedError:
+    return MessageRejectedError(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL, why)
