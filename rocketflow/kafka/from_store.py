@@ -8,6 +8,7 @@ the same transactional id ends it one way or the other, and then the mark says w
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import time
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketflow.kafka.options import BridgeOptions
 
 _IDLE_S: Final = 0.1
@@ -256,7 +259,7 @@ class StoreToKafka:
         progress = {topic: dict(queues) for topic, queues in self._progress.items()}
         rows = quarantined = 0
         newest = 0
-        with clients.kafka_errors(self._options):
+        with clients.kafka_errors(self._options), _nothing_to_collect():
             self._producer.begin_transaction()
             self._open = True
             room = self._options.max_batch_bytes
@@ -365,6 +368,19 @@ class _Sent:
     size: int = 0
     quarantined: int = 0
     newest_ms: int = 0
+
+
+@contextlib.contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    """Keep the garbage collector away: a future a message lives until the transaction ends, looking at all of them
+    again and again frees nothing and takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def store_id_of(reader: StoreReader) -> str:
