@@ -5,20 +5,26 @@ The store has to be where the executors see it too, under the same path: a direc
 
 from __future__ import annotations
 
+import uuid
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rocketflow.errors import RocketFlowError
+from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.errors import StoreAccessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
+_LOOK_S: Final = 0.25
+"""How often somebody looks how far a job is."""
 
 
 class PathNotSharedError(RocketFlowError):
@@ -40,36 +46,91 @@ class SparkEngine:
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
     ) -> list[Report]:
-        """As `Engine.run`; the reports come in the order of the tasks, and `done` as they come."""
+        """As `Engine.run`, in one job; the reports come in the order of the tasks, `done` as Spark counts them ended.
+
+        Which of them ended it does not tell: the first ones are taken for it.
+        """
         if not tasks:
             return []
-        context = self._context
-        context.setJobDescription(f"rocketflow rebuild: {what}")
+        job = _Job(self._context, function, tasks, f"rocketflow rebuild: {what}")
+        told = 0
         try:
-            reports: list[Report] = []
-            for start in range(0, len(tasks), self._tasks_a_job):
-                some = list(tasks[start : start + self._tasks_a_job])
-                reports += context.parallelize(some, len(some)).map(partial(_run_there, function)).collect()
-                for task in some:
+            while not job.ended(_LOOK_S):
+                for task in tasks[told : (ended := max(job.tasks_ended(), told))]:
                     done(task)
-            return reports
-        finally:
-            context.setJobDescription(None)  # type: ignore[arg-type]
+                told = ended
+        except BaseException:  # nobody may go on writing while what was made is swept
+            job.cancel()
+            raise
+        reports: list[Report] = job.reports()
+        for task in tasks[told:]:
+            done(task)
+        return reports
 
-    @property
-    def _tasks_a_job(self) -> int:
-        """So many that nobody waits for the last of a job for long, and so few that progress is seen."""
-        return self.workers * 16
+
+class _Job(Generic[Task, Report]):
+    """One job, in a thread of its own: so that somebody can look how far it is."""
+
+    def __init__(
+        self, context: SparkContext, function: Callable[[Task], Report], tasks: Sequence[Task], what: str
+    ) -> None:
+        from pyspark import InheritableThread
+
+        self._context, self._group = context, f"rocketflow-rebuild-{uuid.uuid4().hex}"
+        self._reports: list[Report] | None = None
+        self._error: BaseException | None = None
+
+        def collect() -> None:
+            try:
+                context.setJobGroup(self._group, what, interruptOnCancel=True)
+                work = context.parallelize(list(tasks), len(tasks)).map(partial(_run_there, function))
+                self._reports = work.collect()
+            except BaseException as error:  # raised where the reports are asked for
+                self._error = error
+
+        self._thread = InheritableThread(target=collect, name="rebuild-job", daemon=True)
+        self._thread.start()
+
+    def ended(self, wait_s: float) -> bool:
+        """Whether it is over, asked for so long."""
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def tasks_ended(self) -> int:
+        """How many of its tasks are through."""
+        tracker = self._context.statusTracker()
+        ended = 0
+        for job_id in tracker.getJobIdsForGroup(self._group):
+            job = tracker.getJobInfo(job_id)
+            for stage_id in job.stageIds if job is not None else ():
+                stage = tracker.getStageInfo(stage_id)
+                ended += stage.numCompletedTasks if stage is not None else 0
+        return ended
+
+    def cancel(self) -> None:
+        """End it, and wait until it has."""
+        with suppress(Exception):  # the JVM may be gone
+            self._context.cancelJobGroup(self._group)
+        self._thread.join()
+
+    def reports(self) -> list[Report]:
+        """What the tasks answered; the error of one that failed."""
+        if self._error is not None:
+            raise self._error
+        assert self._reports is not None
+        return self._reports
 
 
 def _load(number: int) -> int:
     """Have everything that a task needs: what comes behind is no more than the work."""
     for name in ("scan_task", "write_tasks"):
         import_module(f"rocketflow_store.rebuild.{name}")
+    freeze_heap_once()
     return number
 
 
 def _run_there(function: Callable[[Task], Report], task: Task) -> Report:
+    freeze_heap_once()
     try:
         return function(task)
     except (StoreAccessError, FileNotFoundError) as error:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,13 +116,16 @@ def run_in_own_session(
 
 
 def _print_progress() -> Progress:
-    told = 0
+    told, began = 0, time.monotonic()
 
     def step(done: int, total: int) -> None:
         nonlocal told
-        if done * 10 // max(total, 1) > told:
-            told = done * 10 // max(total, 1)
-            print(f"{done:,} of {total:,} bytes of log", file=sys.stderr, flush=True)
+        if done * 20 // max(total, 1) > told:
+            told = done * 20 // max(total, 1)
+            seconds = max(time.monotonic() - began, 0.001)
+            rate, left = done / seconds, (total - done) * seconds / done
+            said = f"{done:,} of {total:,} bytes of log, {rate / 1e6:,.0f} MB/s, {left:,.0f} s left"
+            print(said, file=sys.stderr, flush=True)
 
     return step
 

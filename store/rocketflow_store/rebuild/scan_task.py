@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -102,6 +102,19 @@ class QueueRuns:
     rows: Ints
     counts: Ints
     firsts: Ints
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _runs_of_known_queues, (self.queues, self.queue_of, self.rows, self.counts, self.firsts)
+
+
+_known_queues: dict[Queue, Queue] = {}
+
+
+def _runs_of_known_queues(
+    queues: list[Queue], queue_of: npt.NDArray[np.int32], rows: Ints, counts: Ints, firsts: Ints
+) -> QueueRuns:
+    """What came from a task: whoever has the reports of all ranges has each queue's name once."""
+    return QueueRuns([_known_queues.setdefault(one, one) for one in queues], queue_of, rows, counts, firsts)
 
 
 @dataclass(slots=True)
