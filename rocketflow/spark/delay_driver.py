@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.spark.rebuild_engine import PathNotSharedError
-from rocketflow_store.errors import StoreAccessError
+from rocketflow_store.errors import NotAStoreError, StoreAccessError
 from rocketflow_store.files import os_files
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.schedule.delivery import (
@@ -185,7 +185,7 @@ def _stage_there(task: DueRange) -> StagedRange:
     """One task, on an executor."""
     try:
         return stage_range(task)
-    except (StoreAccessError, FileNotFoundError) as error:
+    except (NotAStoreError, StoreAccessError, FileNotFoundError) as error:
         import socket
 
         raise PathNotSharedError(
