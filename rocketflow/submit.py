@@ -54,7 +54,13 @@ def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
 
 
 def submit_job(job: str, arguments: Sequence[str]) -> int:
-    """Run a job and wait for it; its exit code."""
+    """Run a job and wait for it; its exit code. No JVM is begun where the job says that it needs none."""
+    if "--" not in arguments and find_job(job) == jobs_directory() / "requeue.py":
+        from rocketflow.spark.requeue_job import main_without_spark
+
+        code = main_without_spark(arguments)
+        if code is not None:
+            return code
     command = submit_command(job, arguments)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     return run_child(command, environment).returncode

@@ -1,7 +1,8 @@
 """Delivery of what is due, all kinds in one job: delay levels with the retries that wait in them, then timer messages.
 
-A look at the store says first whether anything is due; where nothing is, no lock is taken and no JVM begun. Few
-messages are delivered right here, many by tasks of Spark (`--engine` decides otherwise).
+A look at the store says first whether anything is to be done; where nothing is, no lock is taken and no JVM begun. Few
+messages are delivered right here, many by tasks of Spark (`--engine` decides otherwise). Timer messages are delivered
+here always: a wheel has one writer. As long as some wait, each run takes the lock for a moment to turn the wheel.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.spark.store_opening import open_when_free, when_free
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
+from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.schedule.delivery import SINK_ID as DELAY_SINK_ID
 from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, preview_due
 from rocketflow_store.schedule.positions import find_positions
+from rocketflow_store.schedule.redelivery import UNREADABLE
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.store_reader import StoreReader
+from rocketflow_store.timer.deliver_due import deliver_due_timers
+from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow_store.timer.deliver_due import TimerRun
 
     Told = tuple[dict[str, Any], int]
 
@@ -34,10 +38,10 @@ FEW = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a look found: messages that are due now, and when the next one of the levels is."""
+    """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait."""
 
     delayed: int
-    timers: int
+    timers_wait: bool
     next_due_ms: int | None
 
 
@@ -46,16 +50,17 @@ def deliver_locally(job: RequeueJob) -> Told | None:
     if job.dry_run:
         return _previewed(job)
     due = look(job)
-    if not due.delayed and not due.timers:
+    if not due.delayed and not due.timers_wait:
         return _told(job, None, None, due.next_due_ms, "none"), 0
-    if job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW):
+    if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
         return None
-    delayed: dict[str, Any] | None = None
+    delayed = timers = None
     with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
         if due.delayed:
-            delayed = deliver_due(store, job.until_ms, progress=_progress("delayed messages")).as_dict()
-    timers = _deliver_timers(job) if due.timers else None
-    return _told(job, delayed, timers, due.next_due_ms, "local"), 0
+            delayed = deliver_due(store, job.until_ms, progress=_progress).as_dict()
+        if due.timers_wait:
+            timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
+    return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed)
 
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
@@ -64,13 +69,15 @@ def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
 
     delayed: dict[str, Any] | None = None
     if job.kinds & _LEVEL_KINDS:
-        progress = _progress("delayed messages")
         delayed = when_free(
-            lambda: deliver_due_on_spark(spark, job.store, job.until_ms, False, job.store_config(), progress),
+            lambda: deliver_due_on_spark(spark, job.store, job.until_ms, False, job.store_config(), _progress),
             wait=job.wait,
         )
-    timers = _deliver_timers(job) if "timer" in job.kinds else None
-    return _told(job, delayed, timers, None, "spark"), 0
+    timers = None
+    if "timer" in job.kinds:
+        with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
+            timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
+    return _told(job, delayed, timers, None, "spark"), _exit_code(delayed)
 
 
 def look(job: RequeueJob) -> Due:
@@ -88,8 +95,8 @@ def look(job: RequeueJob) -> Due:
                 reader.index_coverage,
             )
             delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
-        timers = 0
-        return Due(delayed, timers, result.next_due_ms)
+        low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
+        return Due(delayed, low < high, result.next_due_ms)
 
 
 def _previewed(job: RequeueJob) -> Told:
@@ -97,11 +104,33 @@ def _previewed(job: RequeueJob) -> Told:
     with StoreReader(job.store, job.store_config()) as reader:
         if job.kinds & _LEVEL_KINDS:
             delayed = preview_due(reader, job.until_ms).as_dict()
+        if "timer" in job.kinds:
+            timers = _timers_of(deliver_due_timers(reader, job.until_ms, dry_run=True))
     return _told(job, delayed, timers, None, "none"), 0
 
 
-def _deliver_timers(job: RequeueJob) -> dict[str, Any] | None:
-    raise NotImplementedError
+def _exit_code(delayed: dict[str, Any] | None) -> int:
+    """3 where messages stay undelivered because they cannot be read."""
+    levels = (delayed or {}).get("levels", {}).values()
+    return 3 if any(level["skipped"].get(UNREADABLE) for level in levels) else 0
+
+
+def _timers_of(run: TimerRun) -> dict[str, Any]:
+    told = {
+        "rows": run.delivered,
+        "batches": run.commits,
+        "rolled": run.rolled,
+        "deleted": run.deleted,
+        "alreadyDelivered": run.already_delivered,
+        "bytes": run.bytes,
+        "pending": run.pending,
+        "nextDueMs": run.next_due_ms,
+    }
+    sample = [
+        {"toTopic": one.topic, "queueOffset": one.queue_offset, "dueMs": one.due_ms, "uniqKey": one.uniq_key}
+        for one in run.samples
+    ]
+    return {**told, "sample": sample} if run.dry_run else told
 
 
 def _told(
@@ -132,8 +161,9 @@ def _told(
     }
 
 
-def _progress(what: str) -> Callable[[int, int], None]:
-    def step(done: int, total: int) -> None:
-        print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
+def _progress(done: int, total: int) -> None:
+    print(f"{done:,} of {total:,} delayed messages", file=sys.stderr, flush=True)
 
-    return step
+
+def _timer_progress(run: TimerRun) -> None:
+    print(f"{run.delivered:,} timer messages", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -67,6 +67,8 @@ def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any]
 
 def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
     """As `run_without_spark`, or in a session that is begun for it, and ended."""
+    if job.manual is not None:
+        print(f"run id {job.manual.run_id}", file=sys.stderr, flush=True)
     preflight(job)
     done = run_without_spark(job)
     if done is not None:
@@ -101,11 +103,11 @@ def last_line(told: dict[str, Any], seconds: float) -> str:
     return json.dumps({"job": "requeue", "rows": rows, "batches": 0, **told, **timed}, ensure_ascii=False)
 
 
-def _print_sample(told: dict[str, Any]) -> None:
+def _print_dry_run(told: dict[str, Any]) -> None:
     """What a dry run found, for people."""
     print(f"dry run: {told['rows']} rows would be moved", file=sys.stderr)
-    for topic, count in told.get("to", {}).items() if isinstance(told.get("to"), dict) else ():
-        print(f"  {count} to {topic}", file=sys.stderr)
+    for name, count in {**told.get("byKind", {}), **told.get("to", {})}.items():
+        print(f"  {count} {'to ' if 'to' in told else ''}{name}", file=sys.stderr)
     for row in told.get("sample", ()):
         place = f"queue {row['queueId']} offset {row['queueOffset']}"
         print(f"  {place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}", file=sys.stderr)
@@ -113,21 +115,41 @@ def _print_sample(told: dict[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, look, run; the exit code is that of interface.md's table."""
+    code = _ended(list(sys.argv[1:] if arguments is None else arguments), run_in_own_session)
+    assert code is not None
+    return code
+
+
+def main_without_spark(arguments: Sequence[str]) -> int | None:
+    """As `main` where no Spark is needed, None where it is: then nothing was done."""
+    named = any(one.partition("=")[0] == "--run-id" for one in arguments)
+
+    def run(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
+        if job.manual is not None and not named:  # a new run needs Spark, and gets its id there
+            return None
+        preflight(job)
+        return run_without_spark(job)
+
+    return _ended(arguments, run)
+
+
+def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str, Any], int] | None]) -> int | None:
     from rocketflow.spark.job_errors import exit_code_of
 
     began, job = time.monotonic(), None
     try:
         job = parse_arguments(arguments)
-        if job.manual is not None:
-            print(f"run id {job.manual.run_id}", file=sys.stderr, flush=True)
-        told, code = run_in_own_session(job)
+        done = run(job)
     except KeyboardInterrupt:
         again = f"; repeat it with --run-id {job.manual.run_id}" if job is not None and job.manual is not None else ""
         print(f"interrupted: what is committed stays{again}", file=sys.stderr)
         return 130
     except Exception as error:  # every failure becomes one line and an exit code
         return exit_code_of(error)
+    if done is None:
+        return None
+    told, code = done
     if told.get("dryRun"):
-        _print_sample(told)
+        _print_dry_run(told)
     print(last_line(told, time.monotonic() - began), flush=True)
     return code
