@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.rocketflow-setup
 
-.PHONY: help setup run test test-full test-faults test-planted fuzz bench check clean
+.PHONY: help setup run test test-full test-faults test-planted fuzz bench airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,6 +46,9 @@ fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder, two million executio
 
 bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 	@$(BIN)/python -m tests.bench
+
+airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
+	@$(BIN)/python -m tests.airflow
 
 check: $(STAMP) ## formatter, linter, type checker, import rules
 	@$(BIN)/ruff format --check -q . && echo "format ok"
