@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rocketflow.cli import failures
+from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.store_commands import store_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(store_app, name="store")
+app.add_typer(bridge_app, name="bridge")
 app.add_typer(quality_app, name="quality")
 
 

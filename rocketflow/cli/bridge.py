@@ -1,0 +1,85 @@
+"""`rocketflow bridge`: topics between Kafka and a store. The options are those of the bridge itself (`--help`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+bridge_app = typer.Typer(
+    help="Copy topics between Apache Kafka and a store, exactly once.", no_args_is_help=True, rich_markup_mode=None
+)
+_AS_THEY_COME = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@bridge_app.command("kafka-to-store", context_settings=_AS_THEY_COME)
+def kafka_to_store(context: typer.Context) -> None:
+    """Kafka topics into a store; all options: --help.
+
+    Example: rocketflow bridge kafka-to-store --bootstrap localhost:9092 --store /data/store --topics orders
+    """
+    raise typer.Exit(_run(context.args, "kafka-to-store"))
+
+
+@bridge_app.command("store-to-kafka", context_settings=_AS_THEY_COME)
+def store_to_kafka(context: typer.Context) -> None:
+    """A store's topics into Kafka; all options: --help.
+
+    Example: rocketflow bridge store-to-kafka --bootstrap localhost:9092 --store /data/store --topics orders
+    """
+    raise typer.Exit(_run(context.args, "store-to-kafka"))
+
+
+@bridge_app.command("offset-map")
+def offset_map(
+    store: Annotated[str, typer.Argument(metavar="PATH", help="A store that a bridge wrote to.")],
+    bridge_id: Annotated[str, typer.Option("--id", help="The bridge's id.")] = "",
+    topic: Annotated[str, typer.Option("--topic", help="Kafka topic, or with --queue the store's.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Kafka partition.")] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Queue of the store.")] = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Offset in the partition, or in the queue.")] = 0,
+    store_topic: Annotated[str | None, typer.Option("--store-topic", help="Where not named as by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Which queue offset a Kafka offset is (or the first behind it), or which Kafka offset a queue offset is.
+
+    Example: rocketflow bridge offset-map /data/store --id b1 --topic orders --partition 0 --offset 1234
+    """
+    from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of
+    from rocketflow.kafka.topic_names import to_store_name
+    from rocketflow_store import StoreReader
+
+    if not topic or (partition is None) == (queue is None):
+        raise typer.BadParameter("give --topic, and --partition (with --id) or --queue")
+    if partition is not None and not bridge_id:
+        raise typer.BadParameter("--partition needs --id: the bridge whose commits are asked")
+    with StoreReader(store) as reader:
+        if queue is not None:
+            found = kafka_offset_of(reader, topic, queue, offset)
+        else:
+            assert partition is not None
+            into = store_topic or to_store_name(topic)
+            found = queue_offset_of(reader, f"kafka-bridge:{bridge_id}", into, topic, partition, offset)
+    exact = found is not None and (queue is not None or found.kafka_offset == offset)
+    if as_json:
+        print(json.dumps({"found": found is not None, "exact": exact, **(found.as_dict() if found else {})}))
+    elif found is None:
+        print("no such message in the store")
+    else:
+        near = "" if exact else " (the first behind it)"
+        print(
+            f"{found.kafka_topic} partition {found.partition} offset {found.kafka_offset}{near} = "
+            f"{found.store_topic} queue {found.queue_id} queue offset {found.queue_offset}"
+        )
+    if found is None:
+        raise typer.Exit(1)
+
+
+def _run(arguments: list[str], direction: str) -> int:
+    from rocketflow.kafka.bridge import run_command
+
+    try:
+        return run_command(arguments, direction)
+    except SystemExit as error:  # the arguments' own parser: 0 after --help, 2 for a wrong option
+        return error.code if isinstance(error.code, int) else 2
