@@ -104,11 +104,20 @@ class KafkaBroker:
             check=True,
             capture_output=True,
         )
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [*java_command, "kafka.Kafka", str(properties)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+        self.data = home / "data"
+        self._command = [*java_command, "kafka.Kafka", str(properties)]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again with the same data and address."""
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self._await_port()
+
+    def kill(self) -> None:
+        """SIGKILL, as a machine that goes."""
+        self._process.kill()
+        self._process.wait()
 
     def _await_port(self) -> None:
         deadline = time.monotonic() + _START_S
