@@ -1,0 +1,77 @@
+"""`jobs/kafka_bridge.py`: the bridge as a job; out of a store also through Spark's Kafka connector.
+
+`--engine auto` takes the connector where it is on the class path and a `--checkpoint` is given (it needs one), and
+kafka-python otherwise. What each promises is in its last line, and in README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka.options import STORE_TO_KAFKA, add_arguments, options_of
+from rocketflow.stop_signals import StoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow.kafka.options import BridgeOptions
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+_EXAMPLE: Final = (
+    "example: kafka_bridge.py --direction kafka-to-store --bootstrap localhost:9092 --store /data/store "
+    "--topics orders --map orders.eu=orders_eu --until-caught-up"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line; the exit code is that of interface.md's table."""
+    from rocketflow.spark.job_errors import exit_code_of
+
+    parser = argparse.ArgumentParser(
+        prog="kafka_bridge.py", description="Copy topics between Kafka and a store, exactly once.", epilog=_EXAMPLE
+    )
+    add_arguments(parser)
+    parser.add_argument("--engine", choices=("auto", "kafka-python", "spark"), default="auto")
+    parser.add_argument("--checkpoint", metavar="DIR", help="the Spark query's checkpoint (--engine spark, auto)")
+    parser.add_argument(
+        "--connector-option", action="append", default=[], metavar="K=V", help="an option of Spark's Kafka sink"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        asked = options_of(given)
+        done, code = _run(asked, given.engine, given.checkpoint, given.connector_option)
+    except StoppedError as error:
+        print(f"error: {error}; nothing was left half done", file=sys.stderr)
+        return 128 + error.number
+    except Exception as error:  # every failure becomes one line and an exit code
+        if "ROCKETFLOW_DEBUG" in os.environ:
+            raise
+        return exit_code_of(error)
+    print(json.dumps(done), flush=True)
+    return code
+
+
+def _run(
+    asked: BridgeOptions, engine: str, checkpoint: str | None, connector: Sequence[str]
+) -> tuple[dict[str, Any], int]:
+    if engine == "spark" and asked.direction != STORE_TO_KAFKA:
+        raise UsageError("--engine spark: only out of a store; into one, kafka-python keeps offsets with the rows")
+    if engine == "spark" and checkpoint is None:
+        raise UsageError("--engine spark needs --checkpoint")
+    if engine != "kafka-python" and asked.direction == STORE_TO_KAFKA and checkpoint is not None:
+        from rocketflow.kafka import spark_export
+
+        done = spark_export.run(asked, checkpoint, connector, required=engine == "spark")
+        if done is not None:
+            return {**done, "engine": "spark", "guarantee": AT_LEAST_ONCE}, 0
+        print("Spark's Kafka connector is not on the class path: kafka-python copies", file=sys.stderr)
+    from rocketflow.kafka.bridge import run_bridge
+
+    summary = run_bridge(asked)
+    return {**summary.as_dict(), "engine": "kafka-python", "guarantee": EXACTLY_ONCE}, summary.exit_code

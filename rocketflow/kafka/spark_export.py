@@ -1,0 +1,170 @@
+"""The bulk way out: Spark reads the store and writes with its own Kafka connector, in parallel.
+
+At least once: a batch that fails and is tried again is sent again, as with every sink of that connector. So every
+message has a header `rocketmq.origin` (topic:queue:offset) to drop the second of two by. The connector sends no
+timestamps: Kafka's is the time of sending, the message's own is in the header `rocketmq.bornTimestamp`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka import property_names as names
+from rocketflow.kafka.errors import KafkaMissingError
+from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from rocketflow.kafka.options import BridgeOptions
+
+_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_READ: Final = ("topic", "queueId", *COLUMNS)
+_SCHEMA: Final = (
+    "topic string, key binary, value binary, headers array<struct<key string, value binary>>, partition int"
+)
+_BORN_HEADER: Final = "rocketmq.bornTimestamp"
+_TUNED: Final = {
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": str(256 << 10),
+    "kafka.buffer.memory": str(256 << 20),
+    "kafka.max.request.size": str(8 << 20),
+}
+
+
+def run(asked: BridgeOptions, checkpoint: str, connector: Sequence[str], *, required: bool) -> dict[str, Any] | None:
+    """Copy with Spark; None where its Kafka connector is not there (KafkaMissingError where it is `required`)."""
+    from rocketflow.spark.session import build_session
+
+    if asked.client.shown():
+        raise UsageError("--kafka-option is kafka-python's; give Spark's connector --connector-option kafka.NAME=VALUE")
+    spark = build_session("rocketflow-kafka-bridge")
+    try:
+        if not has_connector(spark):
+            if required:
+                raise KafkaMissingError("Spark's Kafka connector is not on the class path: give its jars (--jars)")
+            return None
+        return _copy(spark, asked, checkpoint, dict(one.partition("=")[::2] for one in connector))
+    finally:
+        spark.stop()
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Whether Spark's Kafka connector can be loaded."""
+    try:
+        jvm: Any = spark._jvm
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)
+    except Exception as error:  # py4j's, which has no types
+        if "ClassNotFoundException" in str(error):
+            return False
+        raise
+    return True
+
+
+def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: Mapping[str, str]) -> dict[str, Any]:
+    from rocketflow_store import StoreReader
+
+    with StoreReader(asked.store) as reader:
+        mapped, missing = asked.choice.of_store(reader.topics())
+    if missing:
+        raise UsageError(f"the store at {asked.store} has no topic {', '.join(missing)}")
+    began = time.monotonic()
+    rows = (
+        spark.readStream.format("rocketflow")
+        .options(path=asked.store, subscribe=",".join(mapped), includeProperties="true", startingOffsets=asked.start)
+        .load()
+        .select(*_READ)
+        .mapInArrow(_to_kafka(mapped, by_key=asked.by_key), _SCHEMA)
+    )
+    writer = (
+        rows.writeStream.format("kafka")
+        .options(**{**_TUNED, "kafka.bootstrap.servers": asked.bootstrap, **options})
+        .option("checkpointLocation", checkpoint)
+    )
+    if asked.until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{asked.commit_interval_ms} milliseconds")
+    query = writer.start()
+    total = batches = 0
+    seen = -1
+    while query.isActive or seen < _last_batch(query):
+        query.awaitTermination(1)
+        for progress in query.recentProgress:
+            if int(progress["batchId"]) > seen:
+                seen = int(progress["batchId"])
+                total += int(progress["numInputRows"])
+                batches += int(progress["numInputRows"]) > 0
+                print(f"batch {seen}: {total} messages in all", file=sys.stderr, flush=True)
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    seconds = time.monotonic() - began
+    return {
+        "job": "kafka_bridge",
+        "direction": asked.direction,
+        "bridge": asked.bridge_id,
+        "rows": total,
+        "batches": batches,
+        "seconds": round(seconds, 3),
+        "rowsPerSecond": round(total / seconds, 1),
+        "quarantined": 0,
+        "lost": 0,
+        "caughtUp": asked.until_caught_up,
+    }
+
+
+def _last_batch(query: Any) -> int:
+    last = query.lastProgress
+    return -1 if last is None else int(last["batchId"])
+
+
+def _to_kafka(
+    mapped: Mapping[str, str], *, by_key: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    kinds = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ("partition", pa.int32()),
+        ]
+    )
+    target = dict(mapped)
+
+    def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = kafka_rows(batch)
+            topics = batch.column("topic").to_pylist()
+            queues = batch.column("queueId").to_pylist()
+            offsets = batch.column("queueOffset").to_pylist()
+            headers = [
+                [
+                    *({"key": name, "value": value} for name, value in some),
+                    {"key": names.ORIGIN_HEADER, "value": f"{topic}:{queue}:{offset}".encode()},
+                    {"key": _BORN_HEADER, "value": str(stamp).encode()},
+                ]
+                for some, topic, queue, offset, stamp in zip(
+                    rows.headers, topics, queues, offsets, rows.timestamps, strict=True
+                )
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([target[one] for one in topics], kinds.field("topic").type),
+                    pa.array(rows.keys, pa.binary()),
+                    pa.array(rows.values, pa.binary()),
+                    pa.array(headers, kinds.field("headers").type),
+                    pa.array([None if by_key else one for one in queues], pa.int32()),
+                ],
+                schema=kinds,
+            )
+
+    return convert
