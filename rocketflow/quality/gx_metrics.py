@@ -7,7 +7,6 @@ the pass evaluates. What it makes of a table-level one are aggregates: those tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,9 +24,13 @@ class MetricFailedError(Exception):
     """GX could not make a metric; its own words."""
 
 
-def runtime_configuration() -> dict[str, Any]:
+COUNTS_ONLY: Final = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
+"""As `RESULT_FORMAT`, without examples: each costs GX another Spark job."""
+
+
+def runtime_configuration(result_format: dict[str, Any] = RESULT_FORMAT) -> dict[str, Any]:
     """What an expectation is validated under; GX changes it, so that everybody gets a new one."""
-    return {"result_format": dict(RESULT_FORMAT), "catch_exceptions": False}
+    return {"result_format": dict(result_format), "catch_exceptions": False}
 
 
 class _FilterRecorder:
@@ -40,68 +43,60 @@ class _FilterRecorder:
         return _FilterRecorder(self.schema, (*self.conditions, condition))
 
 
-@dataclass(slots=True)
-class Resolved:
-    """An expectation's metrics on the empty DataFrame: `needed` {name: id}, `values` {id: value}."""
-
-    needed: dict[str, Any]
-    domains: dict[str, dict[str, Any]]
-    values: dict[Any, Any] = field(default_factory=dict)
-
-    def only(self, name: str) -> Any:
-        """The value of the one metric of this name, None without one."""
-        return next((value for key, value in self.values.items() if key[0] == name), None)
-
-    def ending(self, suffix: str, besides: str = "") -> Any:
-        """The value of the one metric whose name ends so and is not `besides`."""
-        return next((v for key, v in self.values.items() if key[0].endswith(suffix) and key[0] != besides), None)
-
-
 class GxEngine:
     """GX's own Spark engine over one DataFrame."""
 
-    def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
+    def __init__(self, spark: SparkSession, rows: DataFrame, result_format: dict[str, Any] = RESULT_FORMAT) -> None:
         from great_expectations.execution_engine import SparkDFExecutionEngine
 
+        self._format = result_format
         self.engine: Any = SparkDFExecutionEngine(persist=False, spark=spark)
         self.engine.load_batch_data(_BATCH, rows)
 
-    def resolve(self, expectations: Sequence[Any], configuration: dict[str, Any] | None = None) -> dict[Any, Any]:
-        """All metrics of the expectations in one graph, as GX bundles them; MetricFailedError with the first reason."""
+    def configuration(self) -> dict[str, Any]:
+        """What expectations are validated under here."""
+        return runtime_configuration(self._format)
+
+    def needed(self, expectation: Any) -> dict[str, Any]:
+        """{name: metric configuration} of what GX wants to know, to judge the expectation."""
+        found = expectation.get_validation_dependencies(
+            execution_engine=self.engine, runtime_configuration=self.configuration()
+        )
+        return dict(found.metric_configurations)
+
+    def resolve(self, expectations: Sequence[Any]) -> dict[Any, Any]:
+        """All metrics of the expectations in one graph, as GX bundles them: {metric id: value}."""
+        return self._resolve([one for each in expectations for one in self.needed(each).values()])
+
+    def related(self, metric: Any, name: str) -> Any:
+        """The value of the metric `name` of the same domain and arguments: a condition, an aggregate. No Spark job."""
+        from great_expectations.validator.metric_configuration import MetricConfiguration
+
+        wanted = MetricConfiguration(
+            metric_name=name,
+            metric_domain_kwargs=metric.metric_domain_kwargs,
+            metric_value_kwargs=metric.metric_value_kwargs,
+        )
+        return self._resolve([wanted])[wanted.id]
+
+    def value(self, metric: Any) -> Any:
+        """A metric's value."""
+        return self._resolve([metric])[metric.id]
+
+    def _resolve(self, metrics: Sequence[Any]) -> dict[Any, Any]:
+        """MetricFailedError with the first reason."""
         from great_expectations.validator.validation_graph import ValidationGraph
 
         graph = ValidationGraph(execution_engine=self.engine)
-        for expectation in expectations:
-            runtime = configuration or runtime_configuration()
-            needed = expectation.get_validation_dependencies(
-                execution_engine=self.engine, runtime_configuration=runtime
+        for metric in metrics:
+            graph.build_metric_dependency_graph(
+                metric_configuration=metric, runtime_configuration=self.configuration()
             )
-            for metric in needed.get_metric_configurations():
-                graph.build_metric_dependency_graph(metric_configuration=metric, runtime_configuration=runtime)
-        values, failed = graph.resolve(
-            runtime_configuration=configuration or runtime_configuration(), show_progress_bars=False
-        )
+        values, failed = graph.resolve(runtime_configuration=self.configuration(), show_progress_bars=False)
         for one in failed.values():
             told = sorted(str(each.exception_message) for each in one["exception_info"])
             raise MetricFailedError(told[0] if told else "a metric could not be made")
         return dict(values)
-
-    def plan(self, expectation: Any) -> Resolved:
-        """What an expectation needs, and what GX makes of it here."""
-        needed = self.needed(expectation)
-        values = self.resolve([expectation])
-        return Resolved(
-            {name: one.id for name, one in needed.items()},
-            {name: dict(one.metric_domain_kwargs) for name, one in needed.items()},
-            values,
-        )
-
-    def needed(self, expectation: Any) -> dict[str, Any]:
-        """{name: metric configuration} that GX wants values of, to judge the expectation."""
-        found = expectation.get_validation_dependencies(
-            execution_engine=self.engine, runtime_configuration=runtime_configuration()
-        )
-        return dict(found.metric_configurations)
 
 
 class Domains:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
-from rocketflow.quality.gx_metrics import Domains, GxEngine, MetricFailedError, Resolved
+from rocketflow.quality.gx_metrics import Domains, GxEngine, MetricFailedError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
 _OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})
 """Aggregates that leave nulls out: rows whose body could not be read do not count."""
+_NULLS: Final = "column_values.nonnull.unexpected_count"
 _NOTHING: Final = ("unexpected_index_list", "unexpected_index_query")
 
 
@@ -87,6 +88,7 @@ def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePl
         problem = planner.add(one)
         if problem is not None:
             problems.append(f"{one.label}: {problem}")
+    problems += planner.tried()
     if problems:
         raise SuiteRefusedError(suite.path, problems)
     return planner.plan
@@ -98,6 +100,7 @@ class _Planner:
         self._one = spark.createDataFrame([tuple(None for _ in schema.fields)], schema)
         self._domains = Domains(spark, schema)
         self._keys: dict[str, int] = {}
+        self._owners: list[str] = []
         self.plan = SuitePlan(suite, schema, [], [], {}, GxEngine(spark, self._empty))
 
     def add(self, source: SuiteExpectation) -> str | None:
@@ -131,86 +134,96 @@ class _Planner:
     def _rows(self, check: Check) -> None:
         from pyspark.sql import functions as F  # noqa: N812
 
+        engine = self.plan.engine
+        needed = engine.needed(check.gx)
         if check.kind is Kind.SQL:
+            metric = needed["unexpected_rows_query.row_count"]
             condition = F.expr(row_condition_of(check.source.kwargs["unexpected_rows_query"]) or "")
-            needed = self.plan.engine.needed(check.gx)
-            resolved = Resolved(
-                {name: one.id for name, one in needed.items()},
-                {name: dict(one.metric_domain_kwargs) for name, one in needed.items()},
-            )
-            domain = self._domains.condition(resolved.domains["unexpected_rows_query.row_count"])
-            check.unexpected = self._counter(_both(domain, condition), resolved.needed["unexpected_rows_query.row_count"])
-            check.counters[resolved.needed["unexpected_rows_query.row_count"]] = check.unexpected
-            check.samples = resolved.needed["unexpected_rows_query.table"]
+            domain = self._domains.condition(dict(metric.metric_domain_kwargs))
+            check.unexpected = self._counter(_both(domain, condition), metric.id, check)
+            check.counters[metric.id] = check.unexpected
+            check.samples = needed["unexpected_rows_query.table"].id
             return
-        resolved = self.plan.engine.plan(check.gx)
-        nonnull = "column_values.nonnull.condition"
-        main = resolved.ending(".condition", nonnull) or resolved.only(nonnull)
-        if main is None:
-            raise _Refused("Great Expectations has no condition on Spark for it")
-        for name, metric_id in resolved.needed.items():
+        counted = [name for name in needed if name.endswith(".unexpected_count")]
+        main = next((name for name in counted if name != _NULLS), _NULLS)
+        for name, metric in needed.items():
             if name.endswith(_NOTHING):
-                check.static[metric_id] = None
+                check.static[metric.id] = None
             elif name.endswith(".unexpected_values"):
-                check.samples = metric_id
+                check.samples = metric.id
             elif name.endswith((".filtered_row_count", "table.row_count")):
-                check.counters[metric_id] = self._rows_of(resolved.domains[name])
-            elif name.endswith(".unexpected_count"):
-                condition, compute_domain, _ = resolved.only(name.removesuffix("unexpected_count") + "condition") or main
-                within = self._domains.condition(compute_domain)
-                if check.kind is Kind.UNIQUE and not name.startswith("column_values.nonnull"):
-                    number = self._counter(within, metric_id, check.columns)
+                check.counters[metric.id] = self._rows_of(dict(metric.metric_domain_kwargs), check)
+            elif name in counted:
+                condition, *domain = engine.related(metric, name.removesuffix("unexpected_count") + "condition")
+                within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself puts them together
+                if check.kind is Kind.UNIQUE and name != _NULLS:
+                    number = self._counter(within, metric.id, check, check.columns)
                 else:
-                    number = self._counter(_both(within, condition), metric_id)
-                check.counters[metric_id] = number
-                if condition is main[0]:
+                    number = self._counter(_both(within, condition), metric.id, check)
+                check.counters[metric.id] = number
+                if name == main:
                     check.unexpected = number
             else:
                 raise _Refused(f"needs the metric {name}, which is not known to be of rows")
         if check.unexpected is None:
-            raise _Refused("Great Expectations counts nothing for it")
+            raise _Refused("Great Expectations has no condition on Spark for it")
 
-    def _rows_of(self, domain: dict[str, Any]) -> int:
+    def _rows_of(self, domain: dict[str, Any], check: Check) -> int:
         """The counter of a domain's rows."""
         given = sorted((name, repr(value)) for name, value in domain.items() if value is not None)
         names = {"row_condition", "condition_parser", "ignore_row_if"}
         names |= {"column_A", "column_B", "column_list"} if "ignore_row_if" in domain else set()
-        return self._counter(self._domains.condition(domain), [one for one in given if one[0] in names])
+        return self._counter(self._domains.condition(domain), [one for one in given if one[0] in names], check)
 
-    def _counter(self, condition: Column | None, means: Any, unique_on: tuple[str, ...] = ()) -> int:
+    def _counter(
+        self, condition: Column | None, means: Any, check: Check, unique_on: tuple[str, ...] = ()
+    ) -> int:
         """The number of a condition's counter; conditions that mean the same have one."""
         key = f"counter {means}"
         if key not in self._keys:
-            if condition is not None:
-                self._one.where(condition).collect()  # what Spark refuses, it refuses now
             self._keys[key] = len(self.plan.counters)
             self.plan.counters.append(Counter(condition, unique_on))
+            self._owners.append(check.source.label)
         return self._keys[key]
+
+    def tried(self) -> list[str]:
+        """What Spark refuses of the conditions, it refuses now: problems by expectation."""
+        conditions = [one.condition for one in self.plan.counters if one.condition is not None]
+        if not conditions:
+            return []
+        try:
+            self._one.select(*conditions).collect()
+        except Exception:  # one of them; which one is asked next
+            found: dict[str, str] = {}
+            for counter, label in zip(self.plan.counters, self._owners, strict=True):
+                if counter.condition is not None and label not in found:
+                    try:
+                        self._one.select(counter.condition).collect()
+                    except Exception as error:
+                        found[label] = f"{label}: {_first_line(error)}"
+            return list(found.values()) or [f"conditions cannot be evaluated together: {conditions}"]
+        return []
 
     # -- of the batch as a whole
 
     def _table(self, check: Check) -> None:
-        resolved = self.plan.engine.plan(check.gx)
-        observed: dict[Any, str] = {}
-        for name, metric_id in resolved.needed.items():
+        engine = self.plan.engine
+        for name, metric in engine.needed(check.gx).items():
             if name in _STATIC:
-                check.static[metric_id] = resolved.values[metric_id]
+                check.static[metric.id] = engine.value(metric)
             elif name == "table.row_count":
-                check.counters[metric_id] = self._rows_of(resolved.domains[name])
+                check.counters[metric.id] = self._rows_of(dict(metric.metric_domain_kwargs), check)
             else:
-                aggregate = resolved.only(f"{name}.aggregate_fn") if name in _OBSERVABLE else None
-                if aggregate is None or self._domains.condition(aggregate[1]) is not None:
-                    check.asked = True
-                    break
-                alias = self._aggregate(aggregate[0], metric_id)
+                alias = self._observed(metric) if name in _OBSERVABLE else None
                 if alias is None:
-                    check.asked = True
-                    break
-                observed[metric_id] = alias
-        if check.asked:
-            check.counters, check.static = {}, {}
-        else:
-            check.observed = observed
+                    engine.resolve([check.gx])  # what GX refuses, it refuses now
+                    check.asked, check.counters, check.static, check.observed = True, {}, {}, {}
+                    return
+                check.observed[metric.id] = alias
+
+    def _observed(self, metric: Any) -> str | None:
+        aggregate, domain, _ = self.plan.engine.related(metric, f"{metric.metric_name}.aggregate_fn")
+        return None if self._domains.condition(domain) is not None else self._aggregate(aggregate, metric.id)
 
     def _aggregate(self, column: Column, means: Any) -> str | None:
         """The name under which an aggregate is observed; None where Spark cannot observe it (distinct ones)."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.errors import ValidatorError
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.gx_metrics import GxEngine, MetricFailedError, runtime_configuration
+from rocketflow.quality.gx_metrics import RESULT_FORMAT, GxEngine, MetricFailedError, runtime_configuration
 from rocketflow.quality.suite import Action
 
 if TYPE_CHECKING:
@@ -83,20 +83,22 @@ def _examples(check: Check, report: PassReport) -> list[Any]:
     return [{name: row.get(name) for name in check.columns} for row in rows]
 
 
-def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, dict[str, Any]]:
+def ask_gx(
+    spark: SparkSession, rows: DataFrame, checks: Sequence[Check], result_format: dict[str, Any] = RESULT_FORMAT
+) -> dict[str, dict[str, Any]]:
     """GX's own validation of `rows`, all checks in one metric graph: {label: result}.
 
     What GX swallows into `exception_info` is an error here: a validator that failed has not found good data.
     """
     if not checks:
         return {}
-    engine = GxEngine(spark, rows)
+    engine = GxEngine(spark, rows, result_format)
     try:
         values = engine.resolve([one.gx for one in checks])
         return {
             one.source.label: as_json(
                 one.gx.metrics_validate(
-                    metrics=values, execution_engine=engine.engine, runtime_configuration=runtime_configuration()
+                    metrics=values, execution_engine=engine.engine, runtime_configuration=engine.configuration()
                 )
             )
             for one in checks
