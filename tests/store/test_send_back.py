@@ -175,7 +175,8 @@ def test_what_clients_send_to_a_retry_topic_themselves(tmp_path: Path) -> None:
         by_property = replace(resend(17), reconsume_times=0)
         assert stored(store, put_client_resend(store, by_property)).topic == "%DLQ%g"
         assert stored(store, put_client_resend(store, resend(1), consumed_in_order=True)).topic == "%DLQ%g"
-        assert stored(store, put_client_resend(store, replace(resend(9), topic="orders"))).topic == "orders"
+        other = stored(store, put_client_resend(store, replace(resend(9), topic="orders")))
+        assert (other.topic, other.properties["REAL_TOPIC"]) == (SCHEDULE_TOPIC, "orders")  # it has a DELAY too
 
 
 def test_an_ordered_consumers_dead_letters_are_as_apaches(golden_store: Callable[..., Path], tmp_path: Path) -> None:
