@@ -375,4 +375,68 @@ BUGS: Final = (
         ],
         [f"{STORE}/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
     ),
+    # -- rebuild
+    Bug(
+        "rebuild-turns-units-around",
+        "three units that follow each other are written in the other order",
+        [
+            Change(
+                "            units[at : at + count] = self._parts.rows(part, row, count)\n",
+                "            units[at : at + count] = self._parts.rows(part, row, count)[:: -1 if count == 3 else 1]\n",
+            )
+        ],
+        [f"{STORE}/test_rebuild.py::test_as_incremental_dispatch"],
+    ),
+    Bug(
+        "rebuild-leaves-slots-of-damaged-records-empty",
+        "a rebuilt queue does not say which bytes are lost",
+        [Change("            if key in holed:\n", "            if False:\n")],
+        [f"{STORE}/test_rebuild.py::test_damage_costs_the_damaged_records"],
+    ),
+    Bug(
+        "rebuild-swaps-what-is-not-durable",
+        "queue files of a rebuild are swapped in without a sync",
+        [
+            Change(
+                "                os_files.sync_file(fd, path)\n                finished(", "                finished("
+            )
+        ],
+        [f"{STORE}/test_rebuild.py::test_a_power_loss_at_any_step"],
+    ),
+    Bug(
+        "rebuild-forgets-index-entries-of-one-block",
+        "entries of one slot that come close behind each other do not lead to each other",
+        [Change("            before[rows[follows + 1]] = numbers[rows[follows]]\n", "")],
+        [f"{STORE}/test_rebuild.py::test_as_incremental_dispatch"],
+    ),
+    # -- retries, requeues
+    Bug(
+        "one-retry-too-many",
+        "a message is sent back once more than the group allows",
+        [Change("if message.reconsume_times >= most or", "if message.reconsume_times > most or")],
+        [f"{STORE}/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
+    ),
+    Bug(
+        "requeue-forgets-where-it-is",
+        "a requeue's commits hold rows and not how far the run is: a repeat moves them again",
+        [Change("    positions = {**run.positions, **batch.positions}\n", "    positions = dict(run.positions)\n")],
+        [f"{STORE}/test_requeue_run.py", f"{ROWS}/test_manual_requeue_kills.py"],
+    ),
+    Bug(
+        "requeue-moves-what-came-later",
+        "a run that is repeated is about the rows that are there now, not about those it began with",
+        [
+            Change(
+                "    known = find_run(store, request)\n    if known is not None:\n        return known\n",
+                "    known = None\n",
+            )
+        ],
+        [f"{STORE}/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
+    ),
+    Bug(
+        "requeued-messages-stay-delayed",
+        "a requeued message keeps the delay that it had",
+        [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
+        [f"{STORE}/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
+    ),
 )

@@ -19,6 +19,7 @@ from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import disk
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.reliability.images import ENDS, IMAGE_CONFIG
 from tests.store.damage import Place, key_of
 
@@ -85,6 +86,9 @@ def main(what: str, path: Path, places: dict[Place, int], cut: tuple[str, int]) 
                 return everything(store, places)
         case "verify":
             return {"findings": [(one.kind, one.file, one.offset, one.length) for one in verify_store(path).findings]}
+        case "rebuild":
+            made = rebuild_store(path)
+            return {"records": made.records, "damaged": made.damaged, "swapped": made.swapped}
         case "recover":
             try:
                 MessageStore.open(path, IMAGE_CONFIG).close()

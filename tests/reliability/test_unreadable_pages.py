@@ -96,6 +96,23 @@ def test_verify_names_a_page_that_the_disk_cannot_read(bad: tuple[Planted, Path]
 
 
 @needs_fuse
+def test_a_rebuild_leaves_out_what_the_disk_cannot_read(bad: tuple[Planted, Path], tally: Callable[..., Tally]) -> None:
+    """Counted as damage; once the page can be read again, the next one makes its units."""
+    planted, pages = bad
+    pages.write_text(f"{FILE} {FIRST} {LAST}\n")
+    touched = [planted.places[place] for place in touching(planted, LOG_FILE + FIRST, LOG_FILE + LAST)]
+    start, stop = min(touched)[0], max(at + size for at, size in touched)
+    told = told_by("rebuild", planted)
+    assert [(one["physicalOffset"], one["length"]) for one in told["damaged"]] == [(start, stop - start)]
+    pages.write_text("")
+    again = told_by("rebuild", planted)
+    assert (again["damaged"], again["swapped"]) == ([], True)
+    assert again["records"] == told["records"] + len(touched)
+    assert not told_by("verify", planted)["findings"]
+    tally("S19", "EIO under a map, rebuild").trial(None, "rebuild")
+
+
+@needs_fuse
 def test_recovery_changes_nothing_for_a_page_that_the_disk_cannot_read(
     images: Images, tally: Callable[..., Tally]
 ) -> None:
