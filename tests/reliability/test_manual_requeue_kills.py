@@ -22,7 +22,7 @@ from tests.reliability.requeue_worker import SOURCE, TARGET
 from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=16 << 10,
@@ -79,7 +79,7 @@ def verdict(path: Path, dead: int) -> Verdict:
 
 @needs_strace
 def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """The sample's points are spread over the run; `make test-full` takes 50 and more."""
+    """The sample's points are spread over the run; `make test-full` takes 50."""
     counts = tally("P16", "requeue by hand")
     whole, path, log = tmp_path / "whole", tmp_path / "s", tmp_path / "strace.log"
     dead_letters(whole, DEAD)
@@ -89,7 +89,7 @@ def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> N
         pytest.skip(f"strace cannot trace here: {traced.stderr[-200:]}")
     points = kill_points(log, path)
     assert len(points) > 40
-    for point in spread(points, 120 if FULL else 12 if LEVEL == "fast" else 3, SEED):
+    for point in spread(points, 50 if FULL else 12 if LEVEL == "fast" else 3, SEED):
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         first = run(["strace", "-f", "-o", "/dev/null", *point.arguments(), *requeueing(path, 9)])
