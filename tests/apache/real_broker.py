@@ -86,6 +86,11 @@ class RealBroker:
         assert ["CLOSED"] in found, (done.stdout[-1000:], done.stderr[-2000:])
         return found
 
+    def kill(self) -> None:
+        """SIGKILL for the broker and its name server."""
+        for process in self._running:
+            process.kill()
+
     def _broker_conf(self, names: int) -> str:
         return (
             f"brokerClusterName=RF\nbrokerName={self._config.broker_name}\nbrokerId=0\nbrokerIP1=127.0.0.1\n"

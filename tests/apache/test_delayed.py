@@ -1,0 +1,112 @@
+"""A real broker and our delivery take turns on one directory with delayed messages: each is delivered once."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.schedule.delivery import deliver_due
+from tests.apache.real_broker import RealBroker
+from tests.apache.test_apache_reads_ours import SIZES
+from tests.reliability.trials import LEVEL
+
+pytestmark = [
+    pytest.mark.apache,
+    pytest.mark.slow,
+    pytest.mark.skipif(LEVEL == "sample", reason="half a minute for each broker: make test-faults runs it"),
+]
+
+EACH = 6
+WAIT_S = 120.0
+
+
+def body(who: str, level: int, number: int) -> bytes:
+    return f"{who} {level} {number:03}".encode()
+
+
+def there(path: Path) -> list[tuple[bytes, int, int]]:
+    """(body, delay level, ms that it came too late; negative: too early) of what topic `orders` has, in order."""
+    found = []
+    with StoreReader(path) as reader:
+        waited = {}
+        for queue_id in reader.queues(SCHEDULE_TOPIC):
+            units = reader.read_units(SCHEDULE_TOPIC, queue_id, *reader.bounds(SCHEDULE_TOPIC, queue_id))
+            for unit in units:
+                one = reader.look_message_by_offset(int(unit["phy_offset"]))
+                assert one is not None
+                waited[one.body] = int(unit["tags_code"])
+        for queue_id in reader.queues("orders"):
+            for unit in reader.read_units("orders", queue_id, *reader.bounds("orders", queue_id)):
+                one = reader.look_message_by_offset(int(unit["phy_offset"]))
+                assert one is not None
+                found.append((one.body, int(one.properties["DELAY"]), one.store_timestamp - waited[one.body]))
+    return found
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def has(path: Path, who: str, level: int) -> bool:
+    return sum(one.startswith(f"{who} {level} ".encode()) for one, _, _ in there(path)) == EACH
+
+
+@pytest.mark.parametrize("stop", ["orderly", "killed"])
+def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
+    """A killed broker has not written how far it was (it does so every 10 s): the log tells."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, SIZES) as store:
+        store.create_topic("orders", 2)
+        for level in (1, 4):
+            for number in range(EACH):
+                one = Message("orders", body("ours", level, number), delay_time_level=level, queue_id=number % 2)
+                assert store.put_message(one).stored
+    sent = {("ours", 1), ("ours", 4)}
+    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
+        until(lambda: has(path, "ours", 1))
+        lines = []
+        for level in (1, 2, 3):
+            sent.add(("theirs", level))
+            for number in range(EACH):
+                text = base64.b64encode(body("theirs", level, number)).decode()
+                lines.append(f"SEND\torders\t{number % 2}\t{text}\tt\tk{number}\t{level}")
+        answers = broker.ask("orders", lines)
+        assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * len(lines)
+        until(lambda: has(path, "theirs", 1))
+        if stop == "killed":
+            broker.kill()
+    with MessageStore.open(path) as store:
+        assert store.recovery.abort_found == (stop == "killed")
+        ours = 0
+        while not (has(path, "theirs", 2) and has(path, "theirs", 3)):
+            ours += deliver_due(store).rows
+            time.sleep(0.05)
+        if not ours:
+            pytest.skip("the broker took so long to stop that it had delivered everything")
+        positions = DelayOffsetsFile(path / "config").offsets()
+        assert positions[3] == EACH
+    with RealBroker("5.3.3", path, SIZES, tmp_path / "home"):
+        until(lambda: has(path, "ours", 4))
+    with MessageStore.open(path) as store:
+        assert deliver_due(store).rows == 0
+    found = there(path)
+    wanted = sorted(body(who, level, number) for who, level in sent for number in range(EACH))
+    assert sorted(one for one, _, _ in found) == wanted
+    assert [one for one in found if one[2] < 0] == []
+    for who, level in sent:
+        for queue in range(2):
+            mine = [one for one, _, _ in found if one.startswith(f"{who} {level} ".encode())]
+            numbers = [int(one[-3:]) for one in mine]
+            assert [n for n in numbers if n % 2 == queue] == sorted(n for n in numbers if n % 2 == queue)
+    assert verify_store(path).findings == []
