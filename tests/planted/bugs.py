@@ -439,34 +439,4 @@ BUGS: Final = (
         [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
         [f"{STORE}/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
     ),
-    # -- retries, requeues
-    Bug(
-        "one-retry-too-many",
-        "a message is sent back once more than the group allows",
-        [Change("if message.reconsume_times >= most or", "if message.reconsume_times > most or")],
-        [f"{STORE}/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
-    ),
-    Bug(
-        "requeue-forgets-where-it-is",
-        "a requeue's commits hold rows and not how far the run is: a repeat moves them again",
-        [Change("    positions = {**run.positions, **batch.positions}\n", "    positions = dict(run.positions)\n")],
-        [f"{STORE}/test_requeue_run.py", f"{ROWS}/test_manual_requeue_kills.py"],
-    ),
-    Bug(
-        "requeue-moves-what-came-later",
-        "a run that is repeated is about the rows that are there now, not about those it began with",
-        [
-            Change(
-                "    known = find_run(store, request)\n    if known is not None:\n        return known\n",
-                "    known = None\n",
-            )
-        ],
-        [f"{STORE}/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
-    ),
-    Bug(
-        "requeued-messages-stay-delayed",
-        "a requeued message keeps the delay that it had",
-        [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
-        [f"{STORE}/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
-    ),
 )
