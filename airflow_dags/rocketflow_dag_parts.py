@@ -39,16 +39,15 @@ def connection_param() -> Param:
     )
 
 
-def deadline(after: timedelta, *, queued: bool = False) -> DeadlineAlert | None:
-    """An error in the log when a run is not done in time: `after` its logical date, or after it was queued.
+def deadline(after: timedelta) -> DeadlineAlert | None:
+    """An error in the log of a run that is not done `after` it was queued (or waited for a worker since then).
 
     None under `airflow dags test`, which (3.3.2) raises where a DAG with a deadline ends well.
     """
     if sys.argv[1:3] == ["dags", "test"]:
         return None
-    reference = DeadlineReference.DAGRUN_QUEUED_AT if queued else DeadlineReference.DAGRUN_LOGICAL_DATE
     callback = SyncCallback(f"{__name__}.deadline_missed", kwargs={"minutes": after.total_seconds() / 60})
-    return DeadlineAlert(reference=reference, interval=after, callback=callback, name="late")
+    return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=after, callback=callback, name="late")
 
 
 def deadline_missed(minutes: float, context: dict[str, Any] | None = None) -> None:
@@ -56,7 +55,7 @@ def deadline_missed(minutes: float, context: dict[str, Any] | None = None) -> No
     run = (context or {}).get("dag_run") or {}
     told = run if isinstance(run, dict) else {"dag_id": run.dag_id, "dag_run_id": run.run_id}
     _log.error(
-        "DAG %s, run %s is not done %g minutes after its time", told.get("dag_id"), told.get("dag_run_id"), minutes
+        "DAG %s, run %s is not done %g minutes after it was queued", told.get("dag_id"), told.get("dag_run_id"), minutes
     )
 
 

@@ -22,7 +22,7 @@ from rocketflow_dag_parts import DEFAULT_ARGS, START, connection_param, deadline
         "execution_timeout": timedelta(minutes=30),
     },
     dagrun_timeout=timedelta(hours=1),
-    deadline=deadline(timedelta(minutes=10), queued=True),
+    deadline=deadline(timedelta(minutes=10)),
     tags=["rocketflow", "messages"],
     params={
         "conn_id": connection_param(),

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 COMMAND_VARIABLE: Final = "ROCKETFLOW_COMMAND"
 _TEXTS: Final = ("path", "command", "config", "audit_dir")
+_JOBS_WITH_CONFIG: Final = frozenset({"rebuild_index", "requeue"})
 _KNOWN: Final = frozenset({*_TEXTS, "spark_arguments", "environment"})
 
 
@@ -82,8 +83,9 @@ class StoreConnection:
 
     def job_words(self, job: str, *options: str) -> list[str]:
         """`submit JOB --store PATH OPTIONS`, with the connection's arguments for spark-submit behind `--`."""
+        config = ["--config", self.config] if self.config and job in _JOBS_WITH_CONFIG else []
         spark = ["--", *self.spark_arguments] if self.spark_arguments else []
-        return ["submit", job, "--store", self.path, *options, *spark]
+        return ["submit", job, "--store", self.path, *config, *options, *spark]
 
 
 def _words(value: object) -> Sequence[str]:

@@ -8,12 +8,14 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.clock import ManualClock, SystemClock
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.fsck.verify import verify_store
 from tests.airflow.conftest import SIZES, AirflowProcess, derived, lose_queues_and_index
@@ -206,6 +208,32 @@ def test_retention_takes_what_is_over_its_time(airflow: AirflowProcess, store: P
     assert run["state"] == "success"
     assert sorted((store / "commitlog").iterdir()) == old[-1:]
     assert verify_store(store).clean
+
+
+def test_what_is_due_is_delivered_once(airflow: AirflowProcess, store: Path) -> None:
+    """The first job is killed; the run tries again, and a repeated one finds nothing."""
+    shutil.rmtree(store)
+    hour_ago = ManualClock(SystemClock().now_ms() - 3_600_000)
+    with MessageStore.open(store, replace(SIZES, clock=hour_ago)) as writer:
+        writer.put_messages(Message("orders", b"%d" % number, delay_time_level=1 + number % 9) for number in range(40))
+        writer.put_message(Message("orders", b"later", delay_time_level=18))
+    airflow.begin_run("rocketflow_requeue")
+    os.kill(wait_for(lambda: commands(airflow.process.pid, "requeue"))[0], signal.SIGKILL)
+    run = airflow.answer()
+    assert run["state"] == "success"
+    assert run["tasks"]["requeue"]["tries"] == 2
+    assert run["xcoms"]["requeue"]["rows"] == 40
+    assert airflow.run("rocketflow_requeue", {"kinds": ["delay"]})["xcoms"]["requeue"]["rows"] == 0
+    with StoreReader(store) as reader:
+        found = [
+            body.decode()
+            for queue in reader.queues("orders")
+            for batch in reader.read("orders", queue, *reader.bounds("orders", queue), columns=["body"])
+            for body in batch.column(0).to_pylist()
+        ]
+    assert sorted(map(int, found)) == list(range(40))
+    with pytest.raises(AssertionError, match="ParamValidationError: Invalid input for param kinds"):
+        airflow.run("rocketflow_requeue", {"kinds": ["tomorrow"]})
 
 
 def test_sensors_and_operators_in_a_dag_of_ones_own(airflow: AirflowProcess, store: Path) -> None:

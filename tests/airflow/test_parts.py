@@ -172,7 +172,7 @@ def test_the_words_of_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         *("store", "verify", "/s", "--workers", "2", "--config", "/b.conf", "--json"),
     ]
     assert told.job_words("requeue", "--until", "now") == [
-        *("submit", "requeue", "--store", "/s", "--until", "now", "--", "--master", "m"),
+        *("submit", "requeue", "--store", "/s", "--config", "/b.conf", "--until", "now", "--", "--master", "m"),
     ]
     plain = StoreConnection.of("c", {"path": "/s", "command": ""})
     monkeypatch.setenv("ROCKETFLOW_COMMAND", "/y/rocketflow")
