@@ -55,6 +55,11 @@ def rows_of(topic: str, partition: int, polled: Sequence[Any]) -> Iterator[Kafka
         start = stop
 
 
+def count_of(polled: Sequence[Any]) -> int:
+    """How many messages a poll gave for a partition."""
+    return sum(one.count if isinstance(one, RawBatch) else 1 for one in polled)
+
+
 def size_of(polled: Mapping[Any, Sequence[Any]]) -> int:
     """About how many bytes a poll gave."""
     total = 0

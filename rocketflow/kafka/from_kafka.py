@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka import clients
 from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
-from rocketflow.kafka.batch_consumer import rows_of, size_of
+from rocketflow.kafka.batch_consumer import count_of, rows_of, size_of
 from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError
 from rocketflow.kafka.options import CONTINUE
 from rocketflow.kafka.record_batches import BrokenBatchError
@@ -198,7 +198,7 @@ class KafkaToStore:
             following = self._position(tp) if batches or reading.base is None or progress_alone else None
             if following is None or following == reading.base:
                 continue
-            rows += sum(getattr(one, "count", 1) for one in batches)
+            rows += count_of(batches)
             part = PartitionPart(
                 tp.topic, tp.partition, reading.store_topic, reading.partitions, reading.base, following, ()
             )

@@ -33,7 +33,7 @@ from rocketflow.kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
 from rocketflow.kafka.progress_mark import Progress, encode_mark, ensure_topic, read_mark
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
-from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
+from rocketflow.kafka.to_kafka import COLUMNS, Header, kafka_rows
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config_files import ConfigFiles
@@ -49,6 +49,8 @@ _RETRY_S: Final = 0.5
 _CLOSE_S: Final = 2.0
 _READ_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 128
+_PROPERTIES_ROOM: Final = 64 << 10
+"""More than key and headers of a stored message can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,10 @@ class StoreToKafka:
         partition = None if self._options.by_key else one.queue_id
         count = self._kafka.partitions(target, 1 if partition is None else partition + 1)
         send, null = self._producer.send, clients.NULL
-        in_doubt = int(sizes.max(initial=0)) > most - (64 << 10) or bool(self._odd_headers(rows.headers))
+        nulls = _has_nulls(rows.headers)
+        if nulls:
+            clients.allow_null_headers()
+        in_doubt = nulls or int(sizes.max(initial=0)) > most - _PROPERTIES_ROOM
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
@@ -332,10 +337,6 @@ class StoreToKafka:
             else:
                 place = partition
             send(target, null if value is None else value, key, headers, place, stamp)
-
-    @staticmethod
-    def _odd_headers(headers: list[list[tuple[str, bytes | None]]]) -> bool:
-        return any(item is None for one in headers for _, item in one)
 
     def _why_refused(self, key: bytes | None, value: bytes | None, headers: list[Any], most: int) -> str | None:
         size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
@@ -381,6 +382,10 @@ def _nothing_to_collect() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _has_nulls(headers: list[list[Header]]) -> bool:
+    return any(item is None for one in headers for _, item in one)
 
 
 def store_id_of(reader: StoreReader) -> str:
