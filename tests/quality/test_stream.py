@@ -1,0 +1,210 @@
+"""A topic through a suite: what is good, what is quarantined, in one commit; stopped, replayed and failing batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from rocketflow.flights import as_messages, load_flights
+from rocketflow.quality.errors import QualityFailedError
+from rocketflow.quality.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
+from rocketflow.quality.results import RESULT_TOPIC, read_results
+from rocketflow.quality.suite import Action
+from rocketflow_store import MessageStore
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.sink.sink_commit import CheckpointWentBackError, ReplayMismatchError
+from tests.quality.topics import fill, origins, rows_of, write_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+NOT_NEGATIVE = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
+
+
+def _run(spark: SparkSession, job: QualityJob) -> QualitySummary:
+    return QualityQuery(spark, job, *preflight(job)).run()
+
+
+def _job(home: Path, suite: str, **more: Any) -> QualityJob:
+    names = {"good_topic": "good"} if "good_foreach" not in more else {}
+    return QualityJob(
+        source=str(home / "store"),
+        subscribe="data",
+        suite=suite,
+        quarantine_topic="bad",
+        checkpoint=str(home / "checkpoint"),
+        **{**names, **more},
+    )
+
+
+def _broken_flights(count: int) -> pd.DataFrame:
+    """Real flights, of which some lost what makes them so."""
+    flights = load_flights().to_pandas().sample(count, random_state=3).reset_index(drop=True)
+    for name in ("dep_time", "air_time", "arr_delay", "distance", "month"):
+        flights[name] = flights[name].astype("Int64")
+    flights.loc[5:40:7, "air_time"] = -12
+    flights.loc[11:60:9, "carrier"] = "ZZ"
+    flights.loc[100:130:10, "dest"] = "LONG"
+    return flights
+
+
+def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    flights = _broken_flights(1500)
+    table = load_flights().schema.empty_table().schema
+    rows = as_messages(pa.Table.from_pandas(flights, schema=table, preserve_index=False))
+    store = tmp_path / "store"
+    with MessageStore.open(store) as opened:
+        opened.create_topic("flights", 1)
+        opened.append_batch(rows.append_column("queueId", pa.array([0] * len(flights), pa.int32())), topic="flights")
+    fill(store, "flights", [b"no json", {"air_time": "long"}], queues=1)
+    suite = ROOT / "conf/expectations/flights.json"
+    asked = {(one["type"], one["kwargs"].get("column")): one["kwargs"] for one in json.loads(suite.read_text())["expectations"]}
+    carriers = asked["expect_column_values_to_be_in_set", "carrier"]["value_set"]
+    tails = asked["expect_column_values_to_match_regex", "tailnum"]["regex"]
+    bad = (
+        flights["dep_time"].isna()
+        | ~flights["carrier"].isin(carriers)
+        | (flights["air_time"].notna() & ~flights["air_time"].between(1, 700))
+        | (flights["arr_delay"].notna() & ~flights["arr_delay"].between(-90, 1440))
+        | (flights["tailnum"].notna() & ~flights["tailnum"].fillna("").str.match(tails))
+        | (flights["dest"].str.len() != 3)
+        | (flights["dep_time"].isna() & flights["air_time"].notna())
+    )
+    job = _job(tmp_path, str(suite), options={"maxOffsetsPerTrigger": "800"})
+    job = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "subscribe": "flights"})
+    done = _run(spark, job)
+    expected = [("flights", 0, int(at)) for at in flights.index[bad]] + [("flights", 0, 1500), ("flights", 0, 1501)]
+    assert 30 < len(expected) < 1000
+    assert origins(store, "bad") == expected, "the rows that pandas finds, in their order"
+    assert (done.rows, done.quarantined, done.malformed, done.batches) == (1502, len(expected), 2, 2)
+    sent = [json.loads(row["body"]) for row in rows_of(store, "good", ["body"])]
+    kept = flights[~bad]
+    assert [one["flight"] for one in sent] == kept["flight"].tolist()
+    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert told[-2]["QUALITY_REASON"].startswith("is not JSON")
+    assert told[-1]["QUALITY_REASON"] == 'field air_time is no int: "long"'
+    negative = [one for one in told if '"air_time":"-12"' in one["QUALITY_VIOLATIONS"]]
+    assert len(negative) == len(range(5, 41, 7))
+    assert all(one["QUALITY_SUITE"] == "flights" and one["ORIGIN_MSG_ID"] for one in told)
+    # results, through the source
+    stored = spark.read.format("rocketflow").option("path", str(store)).option("subscribe", RESULT_TOPIC).load()
+    bodies = [json.loads(row.body) for row in stored.orderBy("queueOffset").collect()]
+    assert [(one["ranges"][0]["from"], one["ranges"][0]["to"]) for one in bodies] == [(0, 800), (800, 1502)]
+    assert sum(one["quarantined"] for one in bodies) == len(expected)
+    nulls = sum(one["result"]["results"][0]["result"]["unexpected_count"] for one in bodies)
+    assert nulls == int(flights["dep_time"].isna().sum())
+    assert verify_store(store).findings == []
+    again = _run(spark, job)
+    assert again.rows == 0
+    assert len(origins(store, "bad")) == len(expected)
+
+
+def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    """As after a kill between our commit and Spark's: also where the suite was corrected meanwhile."""
+    fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 2, -2)])
+    job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))
+    assert _run(spark, job).quarantined == 2
+    before = rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(checkpoint, tmp_path / "kept")
+    (checkpoint / "commits" / "0").unlink()
+    write_suite(tmp_path / "s.json", ("expect_column_values_to_be_between", {"column": "i", "min_value": -1}), schema="i int")
+    done = _run(spark, job)
+    assert (done.replayed, done.rows) == (1, 0)
+    assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
+    # a checkpoint that plans other rows under a committed batch id is refused, and so is a new one under an old id
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "kept", checkpoint)
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "offsets" / "0").unlink()
+    fill(tmp_path / "store", "data", [{"i": 5}])
+    with pytest.raises(ReplayMismatchError, match="came again with"):
+        _run(spark, job)
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    shutil.rmtree(checkpoint)
+    other = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "sink_id": f"quality.{query}"})
+    with pytest.raises(CheckpointWentBackError, match="must use another --sink-id"):
+        _run(spark, other)
+    assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
+
+
+def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """H2: an expectation that raises, a worker that dies, an expectation whose action is to stop the query."""
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (1, -1, 7, 3)])
+    spark.udf.register("dies", lambda value: os.kill(os.getpid(), 9) if value == 7 else False, "boolean")
+    query = "SELECT * FROM {{batch}} WHERE {}"
+    raising = "CASE WHEN i = 7 THEN raise_error('planted') ELSE false END"
+    failing = {"type": NOT_NEGATIVE[0], "kwargs": NOT_NEGATIVE[1], "meta": {"rocketflow": {"action": "fail"}}}
+    for asked, what in (
+        (("unexpected_rows_expectation", {"unexpected_rows_query": query.format(raising)}), "planted"),
+        (("unexpected_rows_expectation", {"unexpected_rows_query": query.format("dies(i)")}), "crashed|exited"),
+        (failing, r"batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was written"),
+    ):
+        job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, asked, schema="i int"))
+        with pytest.raises(Exception, match=what) as caught:
+            _run(spark, job)
+        assert isinstance(caught.value, QualityFailedError) is (asked is failing)
+        for topic in ("good", "bad", RESULT_TOPIC):
+            assert rows_of(store, topic, ["queueOffset"]) == [], f"{topic} after {what}"
+        staging = store / "rocketflow" / "staging"
+        left = [one for one in staging.rglob("p*-a*")] if staging.exists() else []
+        assert left == []
+    # the same checkpoint goes on once the suite is corrected
+    assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).good == 3
+
+
+def test_gates_and_warnings(spark: SparkSession, tmp_path: Path) -> None:
+    """A table-level expectation keeps the whole batch back; warnings let rows go on; only bad rows are no problem."""
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (-1, -2, -3)])
+    warned = {"type": NOT_NEGATIVE[0], "kwargs": NOT_NEGATIVE[1], "severity": "warning"}
+    file = write_suite(
+        tmp_path / "s.json",
+        warned,
+        ("expect_column_mean_to_be_between", {"column": "i", "max_value": 0}),
+        ("expect_column_values_to_be_unique", {"column": "i"}),
+        schema="i int",
+    )
+    job = _job(tmp_path, file, action=Action.QUARANTINE, sink=str(tmp_path / "other"))
+    assert _run(spark, job).good == 3
+    fill(store, "data", [{"i": one} for one in (-1, 5, 5, 90)])
+    done = _run(spark, job)
+    assert (done.good, done.quarantined) == (0, 4)
+    result = read_results(str(tmp_path / "other"))
+    assert [one.fields["outcome"] for one in result] == ["warned", "batch quarantined"]
+    told = [dict(row["properties"])["QUALITY_VIOLATIONS"] for row in rows_of(tmp_path / "other", "bad", ["properties"])]
+    assert all("expect_column_mean_to_be_between(i)" in one for one in told)
+    assert sum("expect_column_values_to_be_unique(i)" in one for one in told) == 2
+    # an empty batch: a tag that nobody has
+    empty = _job(tmp_path / "e", file, source=str(store), options={"tags": "nobody"})
+    assert _run(spark, empty).good == 0
+
+
+SEEN: list[tuple[int, int]] = []
+
+
+def remember(rows: DataFrame, batch_id: int) -> None:
+    """What `--good-foreach` names."""
+    SEEN.extend((batch_id, row.i) for row in rows.orderBy("i").collect())
+
+
+def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "store", "data", [{"i": one} for one in (3, -1, 2)], tags=["a", "b", "a"])
+    file = write_suite(tmp_path / "s.json", NOT_NEGATIVE, ("expect_column_values_to_not_be_null", {"column": "tags"}), schema="i int")
+    SEEN.clear()
+    done = _run(spark, _job(tmp_path, file, good_foreach="tests.quality.test_stream:remember"))
+    assert SEEN == [(0, 2), (0, 3)]
+    assert (done.good, done.quarantined) == (2, 1)
+    assert [one["tags"] for one in rows_of(tmp_path / "store", "bad", ["tags"])] == ["b"]
+    assert rows_of(tmp_path / "store", "good", ["tags"]) == []
