@@ -1,0 +1,91 @@
+"""A burst of delayed messages, all due in one second, delivered by one run: by the store's process, and by Spark."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.schedule.delivery import deliver_due
+from tests.bench.data import rows
+from tests.bench.figures import Figure, ratio
+
+RUNS: Final = 3
+COUNT: Final = 500_000
+BODY_SIZE: Final = 200
+_BATCH: Final = 100_000
+_BEGIN_MS: Final = 1_800_000_000_000
+
+
+def run(scale: float) -> Iterator[Figure]:
+    from rocketflow.spark.delay_driver import deliver_due_on_spark
+    from rocketflow.spark.session import build_session
+
+    count = max(int(COUNT * scale) // _BATCH, 1) * _BATCH
+    spark = build_session("rocketflow-bench", "local[2]", fast_start=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
+            path = Path(home) / "s"
+            clock = ManualClock(_BEGIN_MS)
+            config = StoreConfig(clock=clock)
+
+            def here() -> int:
+                with MessageStore.open(path, config) as store:
+                    return deliver_due(store).rows
+
+            def on_spark() -> int:
+                return int(deliver_due_on_spark(spark, path, config=config)["rows"])
+
+            seconds: dict[str, list[float]] = {"append": [], "here": [], "on Spark": []}
+            for _ in range(RUNS + 1):  # the first one warms up
+                for label, deliver in (("here", here), ("on Spark", on_spark)):
+                    seconds["append"].append(_timed(lambda: _wait(path, config, count)))
+                    clock.set(clock.now_ms() + 1000)
+                    seconds[label].append(_timed(lambda deliver=deliver: _all(deliver, count)))
+            _check(path, count * 2 * (RUNS + 1))
+    finally:
+        spark.stop()
+    what = f"{count:,} due messages of {BODY_SIZE} B"
+    figures = {
+        "append": _figure(f"{what}: put them with their level", count, seconds["append"][2:]),
+        "here": _figure(f"{what}: delivered, one process", count, seconds["here"][1:]),
+        "on Spark": _figure(f"{what}: delivered, Spark local[2]", count, seconds["on Spark"][1:]),
+    }
+    yield from figures.values()
+    yield ratio(figures["here"], figures["append"])
+    yield ratio(figures["on Spark"], figures["here"])
+
+
+def _wait(path: Path, config: StoreConfig, count: int) -> None:
+    """Have so many messages wait for a second."""
+    batch = rows(_BATCH, BODY_SIZE)
+    batch = batch.append_column("delayTimeLevel", pa.array([1] * _BATCH, pa.int32()))
+    with MessageStore.open(path, config) as store:
+        for _ in range(count // _BATCH):
+            store.append_batch(batch, topic="t")
+
+
+def _all(deliver: Callable[[], int], count: int) -> None:
+    rows_delivered = deliver()
+    assert rows_delivered == count, (rows_delivered, count)
+
+
+def _timed(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+def _figure(case: str, count: int, seconds: list[float]) -> Figure:
+    return Figure(case, "msg/s", tuple(count / one for one in seconds))
+
+
+def _check(path: Path, count: int) -> None:
+    with StoreReader(path) as reader:
+        assert sum(reader.max_offset("t", queue) for queue in reader.queues("t")) == count
