@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import tracemalloc
 from pathlib import Path
@@ -28,6 +29,18 @@ def test_any_bytes_give_a_value_or_a_typed_error(target: Target) -> None:
         target.run(data)
 
     fed()
+
+
+FOUND = {
+    "records-by-units": "AgAAAAAAXXh4HwEBAAAAYgLUQIZ4eHgAaM8AAQAAKv///58AAtRAhnh4eOWLAGjPAAEAACr///+fAAIAAAAAAP8AAAAAAAA"
+    "AAIZ4QAJ41AAA/wAAAAAAAAAAhnhAAnjUeOWLAGgpzwABAAA="
+}
+"""Inputs that were findings: a record whose lengths put its topic behind the end of the buffer."""
+
+
+@pytest.mark.parametrize(("name", "found"), FOUND.items(), ids=FOUND)
+def test_what_was_found_before(name: str, found: str) -> None:
+    TARGETS[name].run(base64.b64decode(found))
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])

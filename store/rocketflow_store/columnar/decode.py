@@ -186,7 +186,8 @@ class RecordColumns:
         name = np.frombuffer(topic, np.uint8)
         if self._topics is not None and self._topics.shape[1] == len(name):
             return (self._topics != name).any(axis=1)  # type: ignore[no-any-return]
-        other: Mask = self.topic_ends - self.topic_starts != len(name)
+        # a record whose lengths are wrong may say that its topic is outside of the buffer
+        other: Mask = (self.topic_ends - self.topic_starts != len(name)) | (self.topic_ends > len(self.octets))
         rows = np.flatnonzero(~other)
         other[rows] = (windows_at(self.octets, len(name), self.topic_starts[rows]) != name).any(axis=1)
         return other
