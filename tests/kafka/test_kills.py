@@ -1,0 +1,205 @@
+"""Bridges and brokers that are killed at any time: every message is there once, in the order of its partition."""
+
+from __future__ import annotations
+
+import collections
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow.kafka.run_state import StopRequest
+from rocketflow_store import StoreReader
+from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
+from tests.kafka_broker import KafkaBroker
+from tests.reliability.trials import FULL, SEED
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 240)]
+Name = Callable[[str], str]
+KILLS = 25 if FULL else 2
+MESSAGES = 1_000_000 if FULL else 12_000
+
+
+def numbered(count: int) -> list[Sent]:
+    return [Sent(b"key-%d" % (number % 97), b"%d" % number) for number in range(count)]
+
+
+def copied(store: str, topic: str) -> dict[int, list[int]]:
+    """Kafka offsets by partition, in the order of the store; each body must be that of its offset."""
+    found: dict[int, list[int]] = collections.defaultdict(list)
+    with StoreReader(store) as reader:
+        for queue in reader.queues(topic):
+            low, high = reader.bounds(topic, queue)
+            for batch in reader.read(topic, queue, low, high, ["body"]):
+                found[queue] += [int(body) for body in batch.column(0).to_pylist()]
+    return found
+
+
+def killed_runs(start: Callable[[], object], rng: random.Random, kills: int, longest_s: float) -> int:
+    """Start a process, kill it at a random time, again and again; how many were still running."""
+    struck = 0
+    for _ in range(kills):
+        process = start()
+        try:
+            process.wait(rng.uniform(0.6, longest_s))  # type: ignore[attr-defined]
+        except Exception:  # subprocess.TimeoutExpired: it is at work
+            struck += 1
+        process.send_signal(signal.SIGKILL)  # type: ignore[attr-defined]
+        process.communicate()  # type: ignore[attr-defined]
+    return struck
+
+
+def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("k.in-"), name("k.out-")
+    topics.create(source, back)
+    topics.send(source, numbered(MESSAGES))
+    rng = random.Random(SEED)
+    # small commits, so that a kill finds many of them
+    limits = ["--max-batch-bytes", "200000" if FULL else "20000", "--commit-interval-ms", "20", "--lock-timeout-ms"]
+    into = ["--topics", source, "--id", source, *limits, "20000", "--kafka-option", "max_partition_fetch_bytes=50000"]
+    wait = ["--max-batch-rows", "20000" if FULL else "700"]
+    struck = killed_runs(lambda: bridge_process("kafka-to-store", topics.address, store, *into), rng, KILLS, 3.0)
+    code, done, error = finished(
+        bridge_process("kafka-to-store", topics.address, store, *into, "--until-caught-up"), 1800 if FULL else 120
+    )
+    assert code == 0, f"seed {SEED}: {error}"
+    queues = copied(store, source.replace(".", "|"))
+    assert queues == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
+    assert done["progress"] == {source: {"0": MESSAGES // 2, "1": MESSAGES // 2}}
+
+    out = ["--topics", source, "--map", f"{back}={source.replace('.', '|')}", "--id", source, *limits, "20000", *wait]
+    struck += killed_runs(lambda: bridge_process("store-to-kafka", topics.address, store, *out), rng, KILLS, 3.0)
+    code, done, error = finished(
+        bridge_process("store-to-kafka", topics.address, store, *out, "--until-caught-up"), 1800 if FULL else 120
+    )
+    assert code == 0, f"seed {SEED}: {error}"
+    read = topics.read(back)
+    got = {partition: [int(one.value or b"-1") for one in rows] for partition, rows in read.items()}
+    assert got == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
+    print(f"{2 * KILLS} kills ({struck} at work), {MESSAGES} messages: 0 lost, 0 doubled; seed {SEED}")
+
+
+def test_a_broker_that_is_killed_costs_nothing(tmp_path: Path, name: Name) -> None:
+    with KafkaBroker(tmp_path / "broker", heap="300m", quick=True) as broker:
+        count, store = 3000, str(tmp_path / "store")
+        with Topics(broker.bootstrap_servers) as made:
+            made.create("t", "back")
+            made.send("t", numbered(count))
+        slow = ["--topics", "t", "--max-batch-rows", "100", "--kafka-option", "reconnect_backoff_max_ms=500"]
+        slow += ["--kafka-option", "max_partition_fetch_bytes=2000", "--commit-interval-ms", "5", "--max-batch-bytes"]
+        for direction, more in (
+            ("kafka-to-store", ["2000", "--id", "in"]),
+            ("store-to-kafka", ["20000", "--id", "out", "--map", "back=t"]),
+        ):
+            process = bridge_process(direction, broker.bootstrap_servers, store, "--until-caught-up", *slow, *more)
+            with pytest.raises(Exception, match="timed out"):
+                process.wait(1.5)
+            broker.kill()
+            time.sleep(0.3)  # it notices
+            broker.start()
+            code, done, error = finished(process)
+            assert code == 0, error
+            assert done["caughtUp"], error
+        assert copied(store, "t") == {one: list(range(one, count, 2)) for one in (0, 1)}
+        with Topics(broker.bootstrap_servers) as made:
+            got = {partition: [int(one.value or b"") for one in rows] for partition, rows in made.read("back").items()}
+        assert got == {one: list(range(one, count, 2)) for one in (0, 1)}
+
+
+def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=4)
+    share = ["--topics", source, "--id", source, "--share", "--kafka-option", "session_timeout_ms=6000"]
+    share += ["--max-batch-bytes", "20000", "--commit-interval-ms", "20", "--discover-ms", "300"]
+    first = bridge_process("kafka-to-store", topics.address, store, *share)
+    total, process = 0, first
+    for number, second in enumerate(
+        [lambda: bridge_process("kafka-to-store", topics.address, store, *share) for _ in range(2)]
+    ):
+        for partition in range(4):
+            topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(400)], partition)
+        total += 400
+        other = second()
+        await_progress(store, source, total // 2 if number else 1)
+        process.send_signal(signal.SIGKILL if FULL else signal.SIGTERM)
+        process.communicate()
+        process = other
+    await_progress(store, source, total)
+    process.send_signal(signal.SIGTERM)
+    code, done, error = finished(process)
+    assert (code, done["stopped"]) == (0, "SIGTERM"), error
+    assert copied(store, source) == {one: list(range(total)) for one in range(4)}
+
+
+def await_progress(store: str, topic: str, at_least: int) -> None:
+    """Wait until every partition's envelope says that it is copied so far."""
+    from rocketflow.kafka.store_port import read_last_commit
+
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        last = read_last_commit(store, f"kafka-bridge:{topic}")
+        said = {} if last is None else last.progress.get(topic, {})
+        if said and min(said.values()) >= at_least:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not copied up to {at_least}: {said}")
+
+
+def test_new_partitions_and_topics_are_found_while_it_runs(topics: Topics, store: str, name: Name) -> None:
+    base = name("grow")
+    topics.create(f"{base}.a", partitions=1)
+    topics.send(f"{base}.a", numbered(10), 0)
+    stop, found = StopRequest(), []
+    asked = options("kafka-to-store", topics.address, store, "--topics-pattern", rf"{base}\..*", "--id", base,
+                    "--discover-ms", "100", "--commit-interval-ms", "5")  # fmt: skip
+
+    def run() -> None:
+        from rocketflow.kafka.bridge import run_bridge
+
+        found.append(run_bridge(asked, stop))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    await_progress_of(store, base, {f"{base}.a": {"0": 10}})
+    topics.grow(f"{base}.a", 3)
+    topics.create(f"{base}.b", partitions=1)
+    topics.send(f"{base}.b", numbered(7), 0)
+    topics.send(f"{base}.a", numbered(5), 2)
+    await_progress_of(store, base, {f"{base}.a": {"0": 10, "1": 0, "2": 5}, f"{base}.b": {"0": 7}})
+    stop.asked.set()
+    thread.join(20)
+    assert found[0].rows == 22
+    assert {queue: len(rows) for queue, rows in stored(store, f"{base}|a").items()} == {0: 10, 2: 5}
+
+
+def await_progress_of(store: str, bridge_id: str, wanted: dict[str, dict[str, int]]) -> None:
+    from rocketflow.kafka.store_port import read_last_commit
+
+    deadline, said = time.monotonic() + 60, None
+    while time.monotonic() < deadline:
+        last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
+        said = None if last is None else last.progress
+        if said == wanted:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{said}, not {wanted}")
+
+
+def test_a_stop_is_in_order_and_within_ten_seconds(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source)
+    topics.send(source, numbered(200))
+    process = bridge_process("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
+    await_progress(store, source, 100)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    code, done, _ = finished(process)
+    assert time.monotonic() - asked < 10
+    assert (code, done["stopped"], done["rows"]) == (0, "SIGTERM", 200)
+    with StoreReader(store) as reader:
+        assert reader.state == "clean"
+    assert bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source).rows == 0
