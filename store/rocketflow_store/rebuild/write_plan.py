@@ -152,6 +152,7 @@ def _files_of(queues: list[Queue], queue_of: Ints, runs: Pieces, units_per_file:
     queue_of, part, row, file, start, stop = (one[order] for one in (queue_of, part, row, file, start, stop))
     cuts = np.flatnonzero((np.diff(queue_of, prepend=-1) != 0) | (np.diff(file, prepend=-1) != 0))
     plans: list[QueuePlan] = []
+    counts = stop - start
     for at, behind in zip(cuts.tolist(), np.append(cuts[1:], len(of)).tolist(), strict=True):
         topic, queue_id = queues[int(queue_of[at])]
         base = int(file[at]) * units_per_file
@@ -160,7 +161,7 @@ def _files_of(queues: list[Queue], queue_of: Ints, runs: Pieces, units_per_file:
         if not plans or (plans[-1].topic, plans[-1].queue_id) != (topic, queue_id):
             plans.append(QueuePlan(topic, queue_id, low, high))
         plan = plans[-1]
-        pieces = Pieces(part[mine], row[mine], (stop - start)[mine], start[mine] - base)
+        pieces = Pieces(part[mine], row[mine], counts[mine], start[mine] - base)
         plan.files.append(QueueFilePlan(topic, queue_id, base, low, high, not plan.files, pieces))
         plan.end = high
     return plans
