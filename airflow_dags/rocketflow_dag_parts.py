@@ -63,3 +63,12 @@ def date_of(context: Any) -> datetime:
     """The run's logical date in UTC; where it was started by hand without one, the time that it was to run after."""
     found: datetime = context.get("logical_date") or context["dag_run"].run_after
     return found.astimezone(UTC)
+
+
+def interval_of(context: Any) -> tuple[datetime, datetime]:
+    """The run's data interval; where it has none, the whole day (UTC) before the run was to begin."""
+    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if begin is not None and end is not None and begin < end:
+        return begin, end
+    midnight = date_of(context).replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight - timedelta(days=1), midnight

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 COMMAND_VARIABLE: Final = "ROCKETFLOW_COMMAND"
-_TEXTS: Final = ("path", "command", "config", "audit_dir")
+_TEXTS: Final = ("path", "command", "config", "audit_dir", "expectations_dir")
 _JOBS_WITH_CONFIG: Final = frozenset({"rebuild_index", "requeue"})
 _KNOWN: Final = frozenset({*_TEXTS, "spark_arguments", "environment"})
 
@@ -31,6 +31,7 @@ class StoreConnection:
     command: str | None = None
     config: str | None = None
     audit_dir: str | None = None
+    expectations_dir: str | None = None
     spark_arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,6 +87,16 @@ class StoreConnection:
         config = ["--config", self.config] if self.config and job in _JOBS_WITH_CONFIG else []
         spark = ["--", *self.spark_arguments] if self.spark_arguments else []
         return ["submit", job, "--store", self.path, *config, *options, *spark]
+
+    def quality_words(self, topic: str, suite: str | None, begin_ms: int, end_ms: int) -> list[str]:
+        """`quality check PATH` for messages that were stored in [begin_ms, end_ms)."""
+        if suite is None and self.expectations_dir is None:
+            raise StoreConnectionError(
+                f"connection {self.conn_id}: no suite for {topic}: give one, or the extra 'expectations_dir'"
+            )
+        file = suite or str(Path(self.expectations_dir or "") / f"{topic}.json")
+        times = ["--from-ms", str(begin_ms), "--to-ms", str(end_ms)]
+        return ["quality", "check", self.path, "--topic", topic, "--suite", file, *times, "--json"]
 
 
 def _words(value: object) -> Sequence[str]:

@@ -19,6 +19,7 @@ from rocketflow.airflow.provider import CONNECTION_TYPE
 
 _VERIFY_CODES = FINDING_CODES
 _REBUILD_CODES = frozenset({3})
+_CHECK_CODES = frozenset({1})
 
 
 class RocketFlowStoreHook(BaseHook):
@@ -92,6 +93,14 @@ class RocketFlowStoreHook(BaseHook):
     def submit(self, job: str, options: Sequence[str] = ()) -> dict[str, Any]:
         """Run a job by `rocketflow submit`; the JSON line that it ended with."""
         return self._result(self.run(self.store.job_words(job, *options)))
+
+    def quality_check(self, topic: str, suite: str | None, begin_ms: int, end_ms: int) -> dict[str, Any]:
+        """What `quality check` found in messages that were stored in [begin_ms, end_ms)."""
+        try:
+            words = self.store.quality_words(topic, suite, begin_ms, end_ms)
+        except StoreConnectionError as error:
+            raise AirflowFailException(str(error)) from error
+        return self._result(self.run(words, _CHECK_CODES))
 
     # -- positions, for sensors
 

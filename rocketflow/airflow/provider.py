@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
                     "command": _text("rocketflow command", "default: $ROCKETFLOW_COMMAND, else rocketflow on PATH"),
                     "config": _text("broker.conf", "where the store does not tell file sizes or paths"),
                     "audit_dir": _text("Audit directory", "where rocketflow_store_audit keeps its reports"),
+                    "expectations_dir": _text("Expectations", "directory with a suite for each topic: TOPIC.json"),
                     "spark_arguments": _text("spark-submit arguments", "for jobs, e.g. --master spark://host:7077"),
                 },
             }

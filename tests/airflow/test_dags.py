@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.fsck.verify import verify_store
 from tests.airflow.conftest import SIZES, AirflowProcess, derived, lose_queues_and_index
 from tests.airflow.environment import DAGS
+from tests.reliability.trials import FULL
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 REBUILD = "rocketflow_index_rebuild"
-_WAIT_S = 60.0
+_WAIT_S = 200.0
 
 
 def states(run: dict[str, Any]) -> dict[str, str]:
@@ -234,6 +236,32 @@ def test_what_is_due_is_delivered_once(airflow: AirflowProcess, store: Path) -> 
     assert sorted(map(int, found)) == list(range(40))
     with pytest.raises(AssertionError, match="ParamValidationError: Invalid input for param kinds"):
         airflow.run("rocketflow_requeue", {"kinds": ["tomorrow"]})
+
+
+def test_the_gate_looks_at_its_day(airflow: AirflowProcess, store: Path, tmp_path: Path) -> None:
+    """The second of three days has two bad messages; a day without messages is skipped."""
+    shutil.rmtree(store)
+    suite = tmp_path / "suite.json"
+    kwargs = {"column": "delay", "min_value": 0, "max_value": 100}
+    meta = {"rocketflow": {"bodyFormat": "json", "bodySchema": "delay int"}}
+    expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs}
+    suite.write_text(json.dumps({"name": "flights", "expectations": [expectation], "meta": meta}))
+    first = int(datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp() * 1000)
+    for day, delays in enumerate(([5, 7, 9], [5, -1, 1000, 8], [1])):
+        with MessageStore.open(store, replace(SIZES, clock=ManualClock(first + day * 86_400_000))) as writer:
+            writer.put_messages(Message("flights", json.dumps({"delay": one}).encode()) for one in delays)
+    params = {"suite": str(suite)}
+    gate = "rocketflow_quality_gate"
+    bad = airflow.run(gate, params, date="2026-01-07T00:00:00+00:00")
+    assert states(bad) == {"check": "success", "gate": "failed"}
+    assert (bad["xcoms"]["check"]["rows"], bad["xcoms"]["check"]["quarantined"]) == (4, 2)
+    assert f"store {store}, topic flights, " in airflow.said()
+    if FULL:
+        good = airflow.run(gate, params, date="2026-01-06T00:00:00+00:00")
+        assert states(good) == {"check": "success", "gate": "success"}
+        assert (good["xcoms"]["gate"]["rows"], good["xcoms"]["gate"]["quarantined"]) == (3, 0)
+        empty = airflow.run(gate, params, date="2026-01-05T00:00:00+00:00")
+        assert states(empty) == {"check": "success", "gate": "skipped"}
 
 
 def test_sensors_and_operators_in_a_dag_of_ones_own(airflow: AirflowProcess, store: Path) -> None:
