@@ -155,11 +155,11 @@ def results(
 @quality_app.command()
 def docs(
     store: StoreArgument,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where the site goes: a new or its own directory.")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new directory, or an earlier site.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Pages for the newest so many results.")] = 100,
 ) -> None:
-    """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to /tmp/docs"""
+    """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
     from rocketflow.quality.data_docs import build_site
 
     built = build_site(store, Path(to), topic, most)

@@ -21,7 +21,7 @@ _ANNOTATIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BodySpec:
-    """How a body is read: `ddl` are its fields, `required` those that a JSON Schema asks for, `options` the parser's."""
+    """How a body is read: `ddl` are its fields, `required` those a JSON Schema asks for, `options` the parser's."""
 
     format: str
     ddl: str
@@ -29,9 +29,7 @@ class BodySpec:
     options: dict[str, str] = field(default_factory=dict)
 
 
-def body_spec(
-    schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None
-) -> BodySpec:
+def body_spec(schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None) -> BodySpec:
     """The spec of `--body-schema` and `--body-format`; BodySchemaError says what does not fit together."""
     known = ", ".join(FORMATS)
     chosen = body_format or ("json" if schema else "none")
@@ -42,14 +40,15 @@ def body_spec(
             raise BodySchemaError("--body-schema needs --body-format json, csv or text")
         return BodySpec("none", "")
     if chosen == "text":
-        ddl = schema or "body string"
-        parts = ddl.split()
+        line = schema or "body string"
+        parts = line.split()
         if len(parts) != 2 or parts[1].lower() != "string":
-            raise BodySchemaError(f"--body-schema {ddl!r}: a text is one column, such as 'line string'")
-        return BodySpec("text", ddl)
+            raise BodySchemaError(f"--body-schema {line!r}: a text is one column, such as 'line string'")
+        return BodySpec("text", line)
     if not schema:
         raise BodySchemaError(f"--body-format {chosen} needs --body-schema, e.g. 'carrier string, delay int'")
-    ddl, required = schema, ()
+    ddl: str = schema
+    required: tuple[str, ...] = ()
     if schema.endswith(".json") or os.path.isfile(schema):
         if chosen != "json":
             raise BodySchemaError(f"--body-schema {schema}: a JSON Schema describes bodies of format json")

@@ -54,7 +54,9 @@ def build_site(store: str, target: Path, topic: str | None = None, most: int = 1
     (target / _MARK).touch()
     shutil.rmtree(target / _DOCS, ignore_errors=True)
     _data_docs(results[-most:], target / _DOCS)
-    title = f"Quality of {topic or ', '.join(sorted({part['topic'] for one in results for part in one.fields['ranges']}))}"
+    title = (
+        f"Quality of {topic or ', '.join(sorted({part['topic'] for one in results for part in one.fields['ranges']}))}"
+    )
     picture = svg(trend_of(results), title)
     (target / "trend.svg").write_text(picture, "utf-8")
     (target / "index.html").write_text(_page(title, picture, results), "utf-8")
@@ -80,7 +82,8 @@ def _page(title: str, picture: str, results: Sequence[BatchResult]) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>\n"
         f'<p><a href="{_DOCS}/index.html">Data Docs of Great Expectations</a></p>\n{picture}\n'
-        f'<h2>{len(results)} batches</h2>\n<table id="batches"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+        f'<h2>{len(results)} batches</h2>\n<table id="batches"><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table>"
         "</body></html>\n"
     )
 

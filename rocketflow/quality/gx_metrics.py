@@ -47,7 +47,7 @@ class GxEngine:
     """GX's own Spark engine over one DataFrame."""
 
     def __init__(self, spark: SparkSession, rows: DataFrame, result_format: dict[str, Any] = RESULT_FORMAT) -> None:
-        from great_expectations.execution_engine import SparkDFExecutionEngine
+        from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 
         self._format = result_format
         self.engine: Any = SparkDFExecutionEngine(persist=False, spark=spark)
@@ -89,9 +89,7 @@ class GxEngine:
 
         graph = ValidationGraph(execution_engine=self.engine)
         for metric in metrics:
-            graph.build_metric_dependency_graph(
-                metric_configuration=metric, runtime_configuration=self.configuration()
-            )
+            graph.build_metric_dependency_graph(metric_configuration=metric, runtime_configuration=self.configuration())
         values, failed = graph.resolve(runtime_configuration=self.configuration(), show_progress_bars=False)
         for one in failed.values():
             told = sorted(str(each.exception_message) for each in one["exception_info"])
@@ -103,8 +101,8 @@ class Domains:
     """Domains of metrics as Spark conditions."""
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
-        from great_expectations.execution_engine import SparkDFExecutionEngine
         from great_expectations.execution_engine.sparkdf_batch_data import SparkDFBatchData
+        from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 
         self._engine: Any = SparkDFExecutionEngine(persist=False, spark=spark)
         self._engine.load_batch_data(_BATCH, SparkDFBatchData(self._engine, _FilterRecorder(schema)))

@@ -37,9 +37,11 @@ def body_type(spec: BodySpec) -> StructType:
     if not spec.ddl:
         return StructType([])
     try:
-        return StructType.fromDDL(spec.ddl)
+        found = StructType.fromDDL(spec.ddl)
     except PySparkException as error:
         raise BodySchemaError(f"--body-schema {spec.ddl!r}: {str(error).strip().splitlines()[0]}") from error
+    assert isinstance(found, StructType)
+    return found
 
 
 def reasons(spec: BodySpec) -> BodyReasons:
@@ -80,7 +82,9 @@ def parse(rows: DataFrame, spec: BodySpec) -> DataFrame:
     parsed = rows.select(message, _parsed(spec).alias(_BODY)) if own else rows.select(message)
     judged = parsed.select("*", _readable(spec).alias(WELL_FORMED))
     shown = [
-        F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.`{_quoted(one.name)}`")).alias(one.name)
+        F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.`{_quoted(one.name)}`")).alias(
+            one.name
+        )
         for one in columns.fields
     ]
     return judged.select(*shown, MESSAGE, WELL_FORMED)

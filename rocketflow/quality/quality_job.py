@@ -116,7 +116,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
     parser.add_argument("--body-schema", metavar="DDL|FILE", help="'carrier string, delay int', or a JSON Schema file")
     parser.add_argument("--body-format", choices=FORMATS, help="how bodies are written (default: json)")
     parser.add_argument("--body-option", action="append", default=[], metavar="K=V", help="an option of Spark's parser")
-    parser.add_argument("--action", choices=[one.value for one in Action], default="quarantine", help="of critical ones")
+    parser.add_argument(
+        "--action", choices=[one.value for one in Action], default="quarantine", help="of critical ones"
+    )
     parser.add_argument("--validator", choices=VALIDATORS, default="pass", help="gx: GX validates every batch as well")
     parser.add_argument("--trigger", default="available-now", help='available-now (default) or "5 seconds"')
     parser.add_argument("--no-properties", action="store_true", help="properties of messages do not go on (faster)")

@@ -79,9 +79,7 @@ def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, p
 def read_results(store: str, topic: str | None = None, most: int | None = None) -> list[BatchResult]:
     """Results in a store, oldest first, the last `most` of them; of all topics, or of one."""
     found = [
-        one
-        for one in _results(store)
-        if topic is None or any(part["topic"] == topic for part in one.fields["ranges"])
+        one for one in _results(store) if topic is None or any(part["topic"] == topic for part in one.fields["ranges"])
     ]
     return found if most is None else found[-most:] if most else []
 

@@ -70,8 +70,10 @@ def marked(rows: DataFrame, plan: SuitePlan) -> DataFrame:
         conditions.append(held)
     masks = []
     for first in range(0, max(len(conditions), 1), BITS):
-        bits = [F.when(one, F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
-                for at, one in enumerate(conditions[first : first + BITS])]
+        bits = [
+            F.when(one, F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
+            for at, one in enumerate(conditions[first : first + BITS])
+        ]
         total = bits[0] if bits else F.lit(0).cast("bigint")
         for one in bits[1:]:
             total = total.bitwiseOR(one)
@@ -115,15 +117,18 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
 
     broken = quarantining(plan, default)
     bad = ~F.col(WELL_FORMED)
+    numbers = {one.unexpected for one in broken if one.unexpected is not None}
     for first in range(0, len(plan.counters), BITS):
-        bits = sum({1 << one.unexpected % BITS for one in broken if one.unexpected // BITS == first // BITS})  # type: ignore[operator]
+        bits = sum(1 << number - first for number in numbers if first <= number < first + BITS)
         if bits:
             bad = bad | (F.col(f"{MASK}{first // BITS}").bitwiseAND(F.lit(bits).cast("bigint")) != 0)
     if gate:
         bad = F.lit(True)
     judged = rows.select("*", bad.alias("__rf_bad"))
     bad = F.col("__rf_bad")
-    message = {name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))}
+    message = {
+        name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))
+    }
     quarantine = F.lit(route.quarantine)
     good = F.lit(route.good).cast("string")
     queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
@@ -192,7 +197,11 @@ def _quality_properties(
 def _violation(label: str, observed: dict[str, Column]) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    pairs = [part for name, value in observed.items() for part in (F.lit(name), F.left(value.cast("string"), F.lit(_MOST_VALUE)))]
+    pairs = [
+        part
+        for name, value in observed.items()
+        for part in (F.lit(name), F.left(value.cast("string"), F.lit(_MOST_VALUE)))
+    ]
     shown = F.create_map(*pairs) if pairs else F.lit(None)
     return F.struct(F.lit(label).alias("expectation"), shown.cast("map<string,string>").alias("observed"))
 

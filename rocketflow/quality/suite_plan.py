@@ -175,9 +175,7 @@ class _Planner:
         names |= {"column_A", "column_B", "column_list"} if "ignore_row_if" in domain else set()
         return self._counter(self._domains.condition(domain), [one for one in given if one[0] in names], check)
 
-    def _counter(
-        self, condition: Column | None, means: Any, check: Check, unique_on: tuple[str, ...] = ()
-    ) -> int:
+    def _counter(self, condition: Column | None, means: Any, check: Check, unique_on: tuple[str, ...] = ()) -> int:
         """The number of a condition's counter; conditions that mean the same have one."""
         key = f"counter {means}"
         if key not in self._keys:
@@ -246,9 +244,12 @@ class _Refused(Exception):
 
 
 def _gx_expectation(source: SuiteExpectation) -> Any:
-    from great_expectations.exceptions import ExpectationNotFoundError
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-    from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
+    from great_expectations.expectations.registry import (
+        get_expectation_impl,
+        list_registered_expectation_implementations,
+    )
 
     try:
         get_expectation_impl(source.type)

@@ -35,7 +35,7 @@ def suite_result(suite: Suite, run_name: str, verdicts: Sequence[Verdict]) -> di
             )
         )
     met = sum(one.success for one in verdicts)
-    made = ExpectationSuiteValidationResult(
+    made: Any = ExpectationSuiteValidationResult(
         success=met == len(verdicts),
         results=results,
         suite_name=suite.name,

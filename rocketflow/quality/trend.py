@@ -126,8 +126,9 @@ def _line(cells: Sequence[Cell]) -> list[str]:
 def _box(at: int, count: int, y: int, cell: Cell, label: str) -> str:
     width = _WIDTH / count
     gap = 1 if width > 4 else 0
+    rate = "" if cell.rate is None else round(cell.rate, 6)
     return (
-        f'<rect class="cell" data-expectation="{escape(label)}" data-rate="{"" if cell.rate is None else round(cell.rate, 6)}" '
+        f'<rect class="cell" data-expectation="{escape(label)}" data-rate="{rate}" '
         f'x="{_LABEL + at * width:.1f}" y="{y}" width="{max(width - gap, 0.5):.1f}" height="{_ROW - 4}" '
         f'fill="{_colour(cell.rate)}"><title>{escape(f"{label} {cell.title}")}</title></rect>'
     )

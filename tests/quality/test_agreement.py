@@ -52,16 +52,28 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("expect_column_values_to_be_between", {"column": "big", "max_value": 2**31, "strict_max": True}),
     ("expect_column_values_to_be_between", {"column": "d", "min_value": 0.5}),
     ("expect_column_values_to_match_regex", {"column": "s", "regex": r"^ORD-\d+$"}),
-    ("expect_column_values_to_match_regex", {"column": "t", "regex": r"^[\w.'\\\"-]*$", "row_condition": 'col("i") > 3'}),
+    (
+        "expect_column_values_to_match_regex",
+        {"column": "t", "regex": r"^[\w.'\\\"-]*$", "row_condition": 'col("i") > 3'},
+    ),
     ("expect_column_values_to_not_match_regex", {"column": "s", "regex": r"\\"}),
     ("expect_column_values_to_match_regex_list", {"column": "s", "regex_list": ["^O", "b$"], "match_on": "any"}),
     ("expect_column_values_to_not_match_regex_list", {"column": "s", "regex_list": ["^O", "b$"]}),
     ("expect_column_value_lengths_to_be_between", {"column": "s", "min_value": 1, "max_value": 5}),
     ("expect_column_value_lengths_to_equal", {"column": "t", "value": 3}),
-    ("expect_column_pair_values_to_be_equal", {"column_A": "i", "column_B": "j", "ignore_row_if": "either_value_is_missing"}),
+    (
+        "expect_column_pair_values_to_be_equal",
+        {"column_A": "i", "column_B": "j", "ignore_row_if": "either_value_is_missing"},
+    ),
     ("expect_column_pair_values_a_to_be_greater_than_b", {"column_A": "i", "column_B": "j", "or_equal": True}),
-    ("expect_column_pair_values_to_be_in_set", {"column_A": "s", "column_B": "t", "value_pairs_set": [("ORD-1", "a.b")]}),
-    ("expect_multicolumn_sum_to_equal", {"column_list": ["i", "j"], "sum_total": 7, "ignore_row_if": "any_value_is_missing"}),
+    (
+        "expect_column_pair_values_to_be_in_set",
+        {"column_A": "s", "column_B": "t", "value_pairs_set": [("ORD-1", "a.b")]},
+    ),
+    (
+        "expect_multicolumn_sum_to_equal",
+        {"column_list": ["i", "j"], "sum_total": 7, "ignore_row_if": "any_value_is_missing"},
+    ),
     ("expect_select_column_values_to_be_unique_within_record", {"column_list": ["s", "t"]}),
     ("expect_column_values_to_match_strftime_format", {"column": "when_", "strftime_format": "%Y-%m-%d"}),
     ("expect_column_values_to_be_json_parseable", {"column": "doc"}),
@@ -69,7 +81,10 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("expect_column_values_to_be_unique", {"column": "i", "row_condition": 'col("b").notnull()'}),
     ("expect_compound_columns_to_be_unique", {"column_list": ["i", "j"]}),
     ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM {batch} WHERE i > j AND s LIKE 'a%'"}),
-    ("unexpected_rows_expectation", {"unexpected_rows_query": "select * from {batch} where try_divide(i, j) > 2 or s = '{{'"}),
+    (
+        "unexpected_rows_expectation",
+        {"unexpected_rows_query": "select * from {batch} where try_divide(i, j) > 2 or s = '{{'"},
+    ),
 ]
 TABLE: list[tuple[str, dict[str, Any]]] = [
     ("expect_table_row_count_to_be_between", {"min_value": 1, "max_value": 1000}),
@@ -88,7 +103,10 @@ def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_p
     bodies: list[Any] = _bodies(400, seed)
     bodies[7:7] = [b"no json", b'{"i": "x"}']
     fill(tmp_path / "store", "data", bodies, queues=3)
-    conditions = [(kind, {**kwargs, "condition_parser": "great_expectations"} if "row_condition" in kwargs else kwargs) for kind, kwargs in ROWS]
+    conditions = [
+        (kind, {**kwargs, "condition_parser": "great_expectations"} if "row_condition" in kwargs else kwargs)
+        for kind, kwargs in ROWS
+    ]
     file = write_suite(tmp_path / "suite.json", *conditions, *TABLE, schema=SCHEMA)
     # every count and verdict is held against GX's own validation of the batch, or this raises ValidatorError
     found = check_range(spark, RangeCheck(str(tmp_path / "store"), "data", file, validator="gx"))
@@ -97,7 +115,10 @@ def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_p
     assert found["malformed"] == 2
     assert [one["label"] for one in by_rows if not one["unexpected"]] == [], "data that breaks nothing shows nothing"
     judged = {one["expectation_config"]["type"]: one["success"] for one in found["result"]["results"][: len(ROWS)]}
-    assert set(judged) >= (ROW_TYPES | UNIQUE_TYPES) - {"expect_multicolumn_values_to_be_equal", "expect_column_values_to_match_json_schema"}
+    assert set(judged) >= (ROW_TYPES | UNIQUE_TYPES) - {
+        "expect_multicolumn_values_to_be_equal",
+        "expect_column_values_to_match_json_schema",
+    }
     mostly = {one["label"]: one["success"] for one in by_rows}
     assert mostly["expect_column_values_to_not_be_null(s)"], "half of them are enough"
     good = [one for one in bodies if isinstance(one, dict)]

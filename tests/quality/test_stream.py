@@ -19,13 +19,13 @@ from rocketflow.quality.suite import Action
 from rocketflow_store import MessageStore
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.sink.sink_commit import CheckpointWentBackError, ReplayMismatchError
+from tests.quality.flight_rules import SUITE, bad_flights
 from tests.quality.topics import fill, origins, rows_of, write_suite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[2]
 NOT_NEGATIVE = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
 
 
@@ -35,14 +35,8 @@ def _run(spark: SparkSession, job: QualityJob) -> QualitySummary:
 
 def _job(home: Path, suite: str, **more: Any) -> QualityJob:
     names = {"good_topic": "good"} if "good_foreach" not in more else {}
-    return QualityJob(
-        source=str(home / "store"),
-        subscribe="data",
-        suite=suite,
-        quarantine_topic="bad",
-        checkpoint=str(home / "checkpoint"),
-        **{**names, **more},
-    )
+    asked = {"source": str(home / "store"), "subscribe": "data", "quarantine_topic": "bad"}
+    return QualityJob(**{"suite": suite, "checkpoint": str(home / "checkpoint"), **asked, **names, **more})
 
 
 def _broken_flights(count: int) -> pd.DataFrame:
@@ -67,20 +61,8 @@ def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: 
         opened.create_topic("flights", 1)
         opened.append_batch(rows.append_column("queueId", pa.array([0] * len(flights), pa.int32())), topic="flights")
     fill(store, "flights", [b"no json", {"air_time": "long"}], queues=1)
-    suite = ROOT / "conf/expectations/flights.json"
-    asked = {(one["type"], one["kwargs"].get("column")): one["kwargs"] for one in json.loads(suite.read_text())["expectations"]}
-    carriers = asked["expect_column_values_to_be_in_set", "carrier"]["value_set"]
-    tails = asked["expect_column_values_to_match_regex", "tailnum"]["regex"]
-    bad = (
-        flights["dep_time"].isna()
-        | ~flights["carrier"].isin(carriers)
-        | (flights["air_time"].notna() & ~flights["air_time"].between(1, 700))
-        | (flights["arr_delay"].notna() & ~flights["arr_delay"].between(-90, 1440))
-        | (flights["tailnum"].notna() & ~flights["tailnum"].fillna("").str.match(tails))
-        | (flights["dest"].str.len() != 3)
-        | (flights["dep_time"].isna() & flights["air_time"].notna())
-    )
-    job = _job(tmp_path, str(suite), options={"maxOffsetsPerTrigger": "800"})
+    bad = bad_flights(flights)
+    job = _job(tmp_path, str(SUITE), options={"maxOffsetsPerTrigger": "800"})
     job = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "subscribe": "flights"})
     done = _run(spark, job)
     expected = [("flights", 0, int(at)) for at in flights.index[bad]] + [("flights", 0, 1500), ("flights", 0, 1501)]
@@ -118,7 +100,9 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(checkpoint, tmp_path / "kept")
     (checkpoint / "commits" / "0").unlink()
-    write_suite(tmp_path / "s.json", ("expect_column_values_to_be_between", {"column": "i", "min_value": -1}), schema="i int")
+    write_suite(
+        tmp_path / "s.json", ("expect_column_values_to_be_between", {"column": "i", "min_value": -1}), schema="i int"
+    )
     done = _run(spark, job)
     assert (done.replayed, done.rows) == (1, 0)
     assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
@@ -149,7 +133,10 @@ def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path)
     for asked, what in (
         (("unexpected_rows_expectation", {"unexpected_rows_query": query.format(raising)}), "planted"),
         (("unexpected_rows_expectation", {"unexpected_rows_query": query.format("dies(i)")}), "crashed|exited"),
-        (failing, r"batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was written"),
+        (
+            failing,
+            r"batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was written",
+        ),
     ):
         job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, asked, schema="i int"))
         with pytest.raises(Exception, match=what) as caught:
@@ -158,7 +145,7 @@ def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path)
         for topic in ("good", "bad", RESULT_TOPIC):
             assert rows_of(store, topic, ["queueOffset"]) == [], f"{topic} after {what}"
         staging = store / "rocketflow" / "staging"
-        left = [one for one in staging.rglob("p*-a*")] if staging.exists() else []
+        left = list(staging.rglob("p*-a*")) if staging.exists() else []
         assert left == []
     # the same checkpoint goes on once the suite is corrected
     assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).good == 3
@@ -201,7 +188,9 @@ def remember(rows: DataFrame, batch_id: int) -> None:
 
 def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path / "store", "data", [{"i": one} for one in (3, -1, 2)], tags=["a", "b", "a"])
-    file = write_suite(tmp_path / "s.json", NOT_NEGATIVE, ("expect_column_values_to_not_be_null", {"column": "tags"}), schema="i int")
+    file = write_suite(
+        tmp_path / "s.json", NOT_NEGATIVE, ("expect_column_values_to_not_be_null", {"column": "tags"}), schema="i int"
+    )
     SEEN.clear()
     done = _run(spark, _job(tmp_path, file, good_foreach="tests.quality.test_stream:remember"))
     assert SEEN == [(0, 2), (0, 3)]

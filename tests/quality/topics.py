@@ -17,8 +17,13 @@ def fill(store: Path, topic: str, bodies: list[Any], queues: int = 2, **columns:
     encoded = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in bodies]
     with MessageStore.open(store) as opened:
         opened.create_topic(topic, queues)
-        rows = {"body": pa.array(encoded, pa.binary()), "queueId": pa.array([at % queues for at in range(len(bodies))], pa.int32())}
-        opened.append_batch(pa.table({**rows, **{name: pa.array(values) for name, values in columns.items()}}), topic=topic)
+        rows = {
+            "body": pa.array(encoded, pa.binary()),
+            "queueId": pa.array([at % queues for at in range(len(bodies))], pa.int32()),
+        }
+        opened.append_batch(
+            pa.table({**rows, **{name: pa.array(values) for name, values in columns.items()}}), topic=topic
+        )
 
 
 def suite_json(*expectations: tuple[str, dict[str, Any]] | dict[str, Any], schema: str | None = None) -> dict[str, Any]:
@@ -32,7 +37,9 @@ def suite(*expectations: tuple[str, dict[str, Any]] | dict[str, Any]) -> Suite:
     return suite_of(suite_json(*expectations), "tested.json")
 
 
-def write_suite(path: Path, *expectations: tuple[str, dict[str, Any]] | dict[str, Any], schema: str | None = None) -> str:
+def write_suite(
+    path: Path, *expectations: tuple[str, dict[str, Any]] | dict[str, Any], schema: str | None = None
+) -> str:
     path.write_text(json.dumps(suite_json(*expectations, schema=schema)))
     return str(path)
 
