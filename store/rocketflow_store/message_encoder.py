@@ -98,7 +98,7 @@ class MessageEncoder:
         if not -(1 << 31) <= message.flag < 1 << 31:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"flag {message.flag} is not an int32")
         properties = self.own_properties(message)
-        topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, now_ms, self._config)
+        topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, self._config)
         if PROPERTY_UNIQ_KEY not in properties:
             properties[PROPERTY_UNIQ_KEY] = UNIQ_KEYS.next()
         try:

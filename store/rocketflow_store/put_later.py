@@ -60,13 +60,13 @@ def place_for_later(
     queue_id: int,
     properties: dict[str, str],
     sys_flag: int,
-    now_ms: int,
     config: StoreConfig,
     *,
     accepted: bool = False,
 ) -> tuple[str, int]:
     """Topic and queue under which a message is stored now; `properties` become those that are stored.
 
+    Now is what the clock says, though it went back and store times do not: nothing is delivered before its time.
     MessageRejectedError for what RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
     """
     kind = sys_flag & TRANSACTION_MASK
@@ -80,6 +80,7 @@ def place_for_later(
         return SCHEDULE_TOPIC, min(level, len(config.delay_levels_ms)) - 1
     if PROPERTY_TIMER_OUT_MS in properties or not any(name in properties for name in TIMER_REQUESTS):
         return topic, queue_id
+    now_ms = config.clock.now_ms()
     due = _deliver_time(properties, now_ms, accepted=accepted, enabled=config.timer_wheel_enable)
     if due <= now_ms and not (accepted and PROPERTY_TIMER_DEL_UNIQKEY in properties):
         if PROPERTY_TIMER_DEL_UNIQKEY in properties:

@@ -247,7 +247,7 @@ class BatchEncoder:
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
         uniq_keys, uniq_segment = columns.uniq_keys_of(count)
         own, properties, topics, codes, queue_ids, levels = self._properties(
-            columns, uniq_keys, uniq_segment, topics, codes, queue_ids, now_ms
+            columns, uniq_keys, uniq_segment, topics, codes, queue_ids
         )
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
@@ -365,7 +365,6 @@ class BatchEncoder:
         topics: list[str],
         codes: npt.NDArray[np.int32],
         queue_ids: npt.NDArray[np.int32],
-        now_ms: int,
     ) -> tuple[pa.Array, pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
         """(rows' own properties, what is stored, topics and queues the rows are stored under, delay levels or None)."""
         own = columns.own_properties()
@@ -376,7 +375,7 @@ class BatchEncoder:
             return own, join(own, uniq_segment), topics, codes, queue_ids, None
         count = len(codes)
         delayed = levels > 0 if levels is not None else np.zeros(count, bool)
-        timed = (due > now_ms) & ~delayed if due is not None else np.zeros(count, bool)
+        timed = (due > self._config.clock.now_ms()) & ~delayed if due is not None else np.zeros(count, bool)
         odd = np.array(sorted(scalar), np.intp)
         delayed[odd] = timed[odd] = False
         segments = _real_places(topics, codes, queue_ids, due, delayed, timed, self._config.timer_precision_ms)
@@ -392,7 +391,7 @@ class BatchEncoder:
             for row, told in scalar.items():
                 properties = dict(told)
                 where = topics[int(original[0][row])], int(original[1][row])
-                topic, queue_id = place_for_later(*where, properties, 0, now_ms, self._config, accepted=True)
+                topic, queue_id = place_for_later(*where, properties, 0, self._config, accepted=True)
                 properties.setdefault(PROPERTY_UNIQ_KEY, uniq_keys[row].as_py())
                 values[row], queue_ids[row] = encode_properties(properties), queue_id
                 if topic != where[0]:

@@ -192,7 +192,7 @@ class TimerDelivery:
 
     def _begin_anew(self, tick: int, low: int, high: int) -> Any:
         """As `_take_in`, of the whole queue, with an empty wheel."""
-        self._files.begin_anew(tick)
+        self._files.begin_anew(max(tick, self._progress.read_ms))
         self._files.queue_offset, self._aside = low, TimerRows.together([])
         self._own_copies.clear()
         self._anew, self._changed = False, True
@@ -347,14 +347,15 @@ class TimerDelivery:
 
     def flush(self) -> None:
         """Write the timer's files, so that whoever is next, a broker of RocketMQ too, goes on where we are."""
-        self._flush()
+        if not self._failed and not self._anew:
+            self._flush()
 
     def leave(self) -> None:
         """As `flush`; then say that the files can be believed. Not behind a step that raised."""
         if self._failed or self._anew or not self._changed:
             return
         check = self._flush()
-        if check is None:
+        if check is None or self._anew:
             return
         self._files.leave(check, self._mark(self._files.queue_offset) if self._files.queue_offset else 0)
 
@@ -372,13 +373,13 @@ class TimerDelivery:
         return self._files.flush(self._files.read_ms, known)
 
     def _lower_to(self, read_ms: int, low: int) -> None:
-        """Make the files anew with a wheel on which what is set aside has a place."""
+        """Make the files anew with a wheel on which what is set aside has a place: for a broker, not for us."""
         high = self._files.queue_offset
         self._files.begin_anew(read_ms)
         self._files.queue_offset, self._aside = low, TimerRows.together([])
         self._own_copies.clear()
         self._take_in(read_ms, low, high)
-        self._files.queue_offset = high
+        self._files.queue_offset, self._anew = high, True
 
     def pending(self) -> tuple[int, int | None]:
         """(how many messages wait, the first tick (ms) at which something is to be done)."""
