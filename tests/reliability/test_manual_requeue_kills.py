@@ -20,7 +20,7 @@ from tests.reliability.checker import Verdict
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.reliability.requeue_worker import SOURCE, TARGET
 from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds
+from tests.reliability.trials import FULL, LEVEL, ROOT, SEED, environment, seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
 
@@ -130,6 +130,32 @@ def test_killed_at_random_times_and_run_twice_at_once(tmp_path: Path, tally: Cal
         counts.trial(verdict(path, dead), f"seed {seed}, {kills} kills", hit=hit)
         shutil.rmtree(path)
     assert kills
+
+
+@pytest.mark.spark
+def test_the_job_killed_with_its_jvm(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """As a whole, `python jobs/requeue.py`: full counts only, each start of Spark takes its seconds."""
+    if not FULL:
+        pytest.skip("RF_FULL=1 starts Spark for each trial")
+    counts = tally("P16", "requeue by hand, the job")
+    for seed in seeds(5, 5):
+        rng, path = random.Random(seed), tmp_path / f"{seed}"
+        dead_letters(path, 300)
+        command = [sys.executable, str(ROOT / "jobs" / "requeue.py"), "--store", str(path), "--from-topic", SOURCE]
+        command += ["--to-topic", TARGET, "--where", "queueOffset % 3 = 0", "--run-id", "run", "--rate", "20"]
+        job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
+        assert job.stderr is not None
+        said = ""
+        while "batch 1:" not in said and job.poll() is None:
+            said += job.stderr.readline()
+        time.sleep(rng.uniform(0, 2))
+        job.kill()
+        job.communicate(timeout=60)
+        dead_letters(path, 30, 300)
+        last = run([*command[:-1], "100000"])
+        assert last.returncode == 0, last.stderr
+        counts.trial(verdict(path, 300), f"seed {seed}", hit=job.returncode < 0)
+    assert counts.hits
 
 
 def _wait_for_a_commit(path: Path, process: subprocess.Popen[str], rng: random.Random) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,24 @@ def test_rows_are_fixed_at_the_start_and_a_stopped_run_goes_on(
     assert (result.rows, result.total_rows, result.batches) == (12, 42, 2)
     assert sorted(moved(path, "r")) == list(range(1, 85, 2))
     assert requeue(spark, path, "all", where="tags = 'open'").rows == 90
+
+
+def test_rows_that_retention_took_before_a_stopped_run_came_to_them_are_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    monkeypatch.setattr(manual_requeue, "advance_run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    dead_letters(path, 1500)
+    with pytest.raises(KeyboardInterrupt):
+        requeue(spark, path, "r", where="tags = 'open'")
+    monkeypatch.undo()
+    with MessageStore.open(path, replace(SMALL, file_reserved_time=0)) as store:
+        assert store.clean().log_files
+        low, high = store.bounds(DLQ, 0)
+    assert 0 < low < high == 1500
+    result = requeue(spark, path, "r", where="tags = 'open'")
+    assert (result.missing, result.exit_code, result.finished) == (low, 3, True)
+    assert sorted(moved(path, "r")) == [number for number in range(low, 1500) if number % 2]
 
 
 def test_two_runs_at_once_with_one_id_move_each_row_once(
