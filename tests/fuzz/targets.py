@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import codecs
 import faulthandler
+import json
 import os
 import shutil
 import struct
@@ -36,6 +37,7 @@ from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
@@ -58,6 +60,11 @@ from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.sql92 import compile_filter
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.timer.placement import TimerProgress, decode_progress
+from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
+from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
+from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
+from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, TimerWheel
 from rocketflow_store.topic_names import validate_group, validate_topic
 from tests.fuzz.audit import anywhere, confined_to
 
@@ -396,6 +403,74 @@ def checkpoint(data: bytes) -> None:
     decode_checkpoint(data)
 
 
+# -- the timer's files
+
+
+def timer_check(data: bytes) -> None:
+    assert decode_timer_checkpoint(decode_timer_checkpoint(data).encode()) == decode_timer_checkpoint(data)
+
+
+@cache
+def a_wheel() -> TimerWheel:
+    return TimerWheel(1000)
+
+
+def timer_wheel(data: bytes) -> None:
+    """Slots of any bytes: what is found is what its slot says. A file of another length is none."""
+    wheel, count = a_wheel(), len(data) // SLOT_SIZE
+    wheel.slots[:count] = np.frombuffer(data, SLOT_DTYPE, count)
+    try:
+        for start in (0, 1_800_000_000_000):
+            ticks, slots = wheel.find(start, start + 1_000_000)
+            assert (slots["tick"] * 1000 == ticks).all()
+        ticks, slots = wheel.find(0, 1 << 62)
+        assert (slots["tick"] * 1000 == ticks).all()
+        wheel.add(ticks, np.arange(len(ticks)) * 52, np.zeros(len(ticks), bool))
+    finally:
+        wheel.clear()
+    TimerWheel.decode(data, 1000)
+
+
+def timer_log(data: bytes) -> None:
+    """A file of a timer log: its records, and the chain that any two of its places claim to be."""
+    path = placed("timerlog/00000000000000000000", data.ljust(4096, b"\0"))
+    log = TimerLog(path.parent, 4096, room() / "tmp")
+    try:
+        positions, units = log.read(0, log.end)
+        assert len(positions) == len(units) == len(decode_units(data.ljust(4096, b"\0")))
+        log.crc(0)
+        for unit in units[:4]:
+            with suppress(StoreError):
+                log.chain(int(unit["phy_offset"]), int(unit["previous"]), 1000, int(unit["write_ms"]))
+        if len(units):
+            log.chain(0, log.end - 52, 1000, int(units["write_ms"][0]) + int(units["delay_ms"][0]))
+    finally:
+        log.close()
+
+
+def timer_log_seeds() -> list[bytes]:
+    units = np.zeros(3, TIMER_UNIT_DTYPE)
+    units["size"], units["magic"], units["msg_size"], units["previous"] = 52, 1, 300, [-1, 0, 52]
+    units["write_ms"], units["delay_ms"], units["phy_offset"] = 1_800_000_000_000, 5_000, [0, 300, 600]
+    return [units.tobytes(), units.tobytes() + TIMER_BLANK.pack(40, 0, -0x342BCE6C), units[:1].tobytes() + b"x"]
+
+
+def timer_stop(data: bytes) -> None:
+    stop = decode_timer_stop(data)
+    assert stop is None or decode_timer_stop(stop.encode()) == stop
+    body = b"%08x\n" % zlib.crc32(data) + data
+    decode_timer_stop(body)
+
+
+def timer_progress(data: bytes) -> None:
+    try:
+        told = parse_json_object(data.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    progress = decode_progress(told)
+    assert decode_progress(progress.encode()) == progress
+
+
 def confirm(data: bytes) -> None:
     paths = StorePaths(room() / "s")
     if not paths.abort.exists():
@@ -641,6 +716,11 @@ TARGETS = {
         Target("stop-record", stop_record, stop_seeds),
         Target("layout", layout, lambda: [b'{"storeId":"a","storePathCommitLog":["/x"]}']),
         Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),
+        Target("timer-check", timer_check, lambda: [TimerCheckpoint(1, 2, 3, 3, 0, 9, 8).encode()[:64]]),
+        Target("timer-wheel", timer_wheel, lambda: [struct.pack(">qqqii", 1_800_000_000, 0, 52, 2, 0) * 3]),
+        Target("timer-log", timer_log, timer_log_seeds),
+        Target("timer-stop", timer_stop, lambda: [TimerStop(9, 1, 1000, 7, 0, 52, 1, 2, 3).encode()]),
+        Target("timer-progress", timer_progress, lambda: [json.dumps(TimerProgress(5, held=(1,)).encode()).encode()]),
         Target("confirm", confirm, lambda: [struct.pack("<8sqqqqq", b"RFCONF01", 9, 9, 1, 0, 1).ljust(64, b"\0")]),
         Target("store-meta", store_meta, lambda: [b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']),
         Target("config-files", config_files, config_seeds),

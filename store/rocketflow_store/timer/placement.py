@@ -61,7 +61,7 @@ def decode_progress(told: Mapping[str, Any]) -> TimerProgress:
     numbers = all(isinstance(one, int) and -1 <= one < 1 << 63 for one in values)
     if told.get("version") != 1 or not numbers or not isinstance(held, list):
         raise CorruptRecordError("the last commit of rmq_sys_timer", 0, "keeps no progress of timer messages")
-    if not all(isinstance(one, int) for one in held) or values[2] not in (100, 200, 500, 1000):
+    if not all(isinstance(one, int) and 0 <= one < 1 << 63 for one in held) or values[2] not in (100, 200, 500, 1000):
         raise CorruptRecordError("the last commit of rmq_sys_timer", 0, "keeps no progress of timer messages")
     read_ms, done_below, precision_ms, queue_offset, foreign_from = values
     return TimerProgress(read_ms, done_below, precision_ms, queue_offset, tuple(held), foreign_from)  # type: ignore[arg-type]

@@ -9,12 +9,13 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Apache's own client against the name server args[0] and its broker args[1], which has topic args[2]. Lines on stdin:
- * PULL topic queueId | SEND topic queueId base64(body) tags keys [delayLevel] | VIEW topic UNIQ_KEY | KEY topic key.
+ * PULL topic queueId | SEND topic queueId base64(body) tags keys [delayLevel [deliverMillis]] | VIEW topic UNIQ_KEY | KEY topic key.
  */
 public class Client {
     private static final long ROUTE_MILLIS = 60_000;
@@ -89,6 +90,9 @@ public class Client {
         Message message = new Message(queue.getTopic(), words[4], words[5], Base64.getDecoder().decode(words[3]));
         if (words.length > 6) {
             message.setDelayTimeLevel(Integer.parseInt(words[6]));
+        }
+        if (words.length > 7) {
+            MessageAccessor.putProperty(message, "TIMER_DELIVER_MS", words[7]);
         }
         SendResult sent = producer.send(message, queue);
         System.out.println(String.join("\t", "SENT", sent.getSendStatus().name(), "" + sent.getQueueOffset(), sent.getOffsetMsgId()));

@@ -1,0 +1,147 @@
+"""A RocketMQ 5.3.3 broker and we take turns on one directory: each timer message comes once, at its time."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.timer.deliver_due import TimerRun, deliver_due_timers
+from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
+from tests.apache.real_broker import RealBroker
+from tests.apache.test_apache_reads_ours import SIZES
+from tests.reliability.trials import FULL
+
+pytestmark = [pytest.mark.apache, pytest.mark.slow]
+
+CONFIG = replace(SIZES, mapped_file_size_timer_log=1 << 20, default_topic_queue_nums=2)
+WAIT_SECONDS = 120.0
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def put(path: Path, due: dict[str, int], recalled: tuple[str, ...] = ()) -> None:
+    """Messages by their names, and what recalls some of them."""
+    with MessageStore.open(path, CONFIG) as store:
+        for number, (name, at) in enumerate(due.items()):
+            properties = {"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": f"KEY{name}"}
+            sent = store.put_message(Message("t", name.encode(), properties=properties, queue_id=number % 2))
+            assert sent.topic == TIMER_TOPIC
+        for name in recalled:
+            recall = {"TIMER_DEL_UNIQKEY": f"t+KEY{name}", "TIMER_DELIVER_MS": str(due[name]), "UNIQ_KEY": f"KEY{name}"}
+            assert store.put_message(Message("t", b"0", properties=recall)).topic == TIMER_TOPIC
+
+
+def delivered(path: Path) -> dict[str, list[int]]:
+    """Store times of every message of the topic, by its name."""
+    found: dict[str, list[int]] = {}
+    with StoreReader(path, CONFIG) as reader:
+        for queue_id in reader.queues("t"):
+            offset, high = reader.bounds("t", queue_id)
+            while offset < high:
+                got = reader.get_message("t", queue_id, offset)
+                for one in got.messages:
+                    found.setdefault(one.body.decode(), []).append(one.store_timestamp)
+                offset = max(got.next_begin_offset, offset + 1)
+    return found
+
+
+def wait_for(path: Path, names: set[str]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not names <= set(delivered(path)):
+        assert time.monotonic() < end, f"not delivered: {sorted(names - set(delivered(path)))}"
+        time.sleep(0.1)
+
+
+def deliver(path: Path) -> TimerRun:
+    with MessageStore.open(path, CONFIG) as store:
+        return deliver_due_timers(store)
+
+
+def leave_alone(path: Path) -> None:
+    """Nothing happens between the turns."""
+
+
+def lose_the_wheel(path: Path) -> None:
+    (path / "timerwheel").unlink()
+    (path / "config" / "timercheck").unlink()
+
+
+def lose_everything(path: Path) -> None:
+    lose_the_wheel(path)
+    shutil.rmtree(path / "timerlog")
+
+
+def test_a_broker_goes_on_where_we_were(tmp_path: Path) -> None:
+    """We deliver some, the broker the rest, and neither anything twice."""
+    path = tmp_path / "s"
+    start = now_ms()
+    ours = {f"ours{number}": start + 1_000 + number % 2 * 500 for number in range(12)}
+    theirs = {f"theirs{number}": start + 6_000 + number % 3 * 1000 for number in range(12)}
+    far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
+    put(path, {**ours, **theirs, **far}, recalled=("theirs3", "far2"))
+    while now_ms() < start + 3_000:
+        time.sleep(0.05)
+    assert deliver(path).delivered == len(ours)
+    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+        wait_for(path, set(theirs) - {"theirs3"})
+    run = deliver(path)
+    assert (run.delivered, run.pending) == (0, 4)
+    found = delivered(path)
+    due = {**ours, **theirs}
+    assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"theirs3"})
+    assert not [name for name, times in found.items() if times[0] < due[name]]
+
+
+@pytest.mark.skipif(not FULL, reason="with RF_FULL=1: four starts of a broker")
+@pytest.mark.parametrize("between", [leave_alone, lose_the_wheel, lose_everything])
+def test_turns(tmp_path: Path, between: Callable[[Path], None]) -> None:
+    path = tmp_path / "s"
+    start = now_ms()
+    early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
+    far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
+    put(path, {**early, **far}, recalled=("early3", "far2"))
+    assert set(delivered(path)) <= set(early)
+    assert deliver(path).pending >= 4  # wheel, log and timercheck are there: the broker goes on from them
+    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home") as broker:
+        wait_for(path, set(early) - {"early3"})
+        soon = now_ms() + 5_000
+        lines = [f"SEND\tt\t{n % 2}\t{base64.b64encode(b'sent%d' % n).decode()}\ta\tk\t0\t{soon}" for n in range(6)]
+        answers = broker.ask("t", lines)
+        assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * 6
+    between(path)
+    sent = {f"sent{number}": soon for number in range(6)}
+    before = delivered(path)
+    while now_ms() < soon + 1_000:
+        time.sleep(0.05)
+    run = deliver(path)
+    assert run.delivered == len(set(sent) - set(before))
+    assert set(delivered(path)) == (set(early) - {"early3"}) | set(sent)
+    late = {f"late{number}": now_ms() + 6_000 + number % 2 * 1000 for number in range(10)}
+    put(path, late, recalled=("late9",))
+    run = deliver(path)
+    check = read_timer_checkpoint(path / "config" / "timercheck")
+    with StoreReader(path, CONFIG) as reader:
+        assert check.last_timer_queue_offset == check.master_timer_queue_offset == reader.max_offset(TIMER_TOPIC, 0)
+    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+        wait_for(path, set(late) - {"late9"})
+    assert deliver(path).delivered == 0
+    found = delivered(path)
+    due = {**early, **sent, **late}
+    assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"early3", "late9"})
+    assert not [name for name, times in found.items() if times[0] < due[name]]
+    with StoreReader(path, CONFIG) as reader:
+        told = deliver_due_timers(reader, dry_run=True)
+        assert (told.delivered, told.pending) == (0, 5)
+    assert not verify_store(path).findings
