@@ -439,4 +439,72 @@ BUGS: Final = (
         [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
         [f"{STORE}/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
     ),
+    # -- delay levels
+    Bug(
+        "delivery-progress-without-messages",
+        "a delivery commits how far the levels are, and leaves the messages out",
+        [
+            Change(
+                "ProgressBatch(SINK_ID, self.run_id, before.after, progress, rows, chunks)",
+                "ProgressBatch(SINK_ID, self.run_id, before.after, progress)",
+            )
+        ],
+        [f"{STORE}/test_delay_delivery.py::test_due_at_its_time_and_once"],
+    ),
+    Bug(
+        "delay-file-believed",
+        "delayOffset.json counts, whatever the log shows",
+        [Change("        believed = evidence.search(level, start, shown[0])\n", "        believed = end\n")],
+        [f"{STORE}/test_delay_delivery.py::test_the_envelope_tells_where_to_go_on", f"{ROWS}/test_requeue_kills.py"],
+    ),
+    Bug(
+        "delay-file-believed-to-be-whole",
+        "what a broker delivered before it was killed is delivered again",
+        [
+            Change(
+                "        found[level] = evidence.behind_delivered(level, start, high)\n",
+                "        found[level] = start\n",
+            )
+        ],
+        [f"{STORE}/test_delay_delivery.py::test_what_a_broker_delivered_is_not_delivered_again"],
+    ),
+    Bug(
+        "due-a-moment-late",
+        "a message is not yet due at its own time",
+        [Change("np.flatnonzero((dues > until_ms) &", "np.flatnonzero((dues >= until_ms) &")],
+        [f"{STORE}/test_delay_golden.py::test_pending_delays_are_delivered_at_their_time"],
+    ),
+    Bug(
+        "due-as-the-unit-says",
+        "a damaged time in a queue makes its message early",
+        [Change("    odd = np.flatnonzero((dues <= MAX_EXT_ADDRESS) | (dues < stored))\n", "    odd = stored[:0]\n")],
+        [f"{STORE}/test_delay_delivery.py::test_a_unit_that_tells_no_time_does_not_make_a_message_early"],
+    ),
+    Bug(
+        "delayed-message-into-the-commit-topic",
+        "REAL_TOPIC may name a topic that only the store itself writes to",
+        [Change("    if topic == COMMIT_TOPIC or is_send_refused(topic):\n", "    if topic == SCHEDULE_TOPIC:\n")],
+        [f"{STORE}/test_delay_delivery.py::test_a_message_without_a_legal_place_is_left_out_and_told"],
+    ),
+    Bug(
+        "put-again-with-the-old-crc",
+        "a record that is put again keeps the CRC of its old place among its properties",
+        [
+            Change(
+                "    ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)\n",
+                "    ends = records.properties_ends\n",
+            )
+        ],
+        [f"{STORE}/test_reput.py::test_as_the_scalar_encoder"],
+    ),
+    Bug(
+        "records-without-properties-damaged",
+        "bulk readers look for the properties' length two bytes too early where topics differ",
+        [
+            Change(
+                "self.positions + self.sizes - 2, self.positions)", "self.positions + self.sizes - 4, self.positions)"
+            )
+        ],
+        [f"{STORE}/test_record_columns.py"],
+    ),
 )

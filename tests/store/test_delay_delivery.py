@@ -436,7 +436,7 @@ def test_a_unit_that_tells_no_time_does_not_make_a_message_early(tmp_path: Path,
     (queue,) = sorted((path / "consumequeue" / SCHEDULE_TOPIC / "0").iterdir())
     units = np.memmap(queue, ">i8, >i4, >i8".replace(" ", ""), "r+")
     times = np.ndarray((3,), ">i8", units, 12, (20,))
-    times[1], times[2] = -(1 << 63) + 20, 5
+    times[0], times[1] = -(1 << 63) + 20, 5
     units.flush()
     with StoreReader(path) as reader:
         assert preview_due(reader, NOW + 999).rows == 0
