@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.kafka import clients
 from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
 from rocketflow.kafka.batch_consumer import count_of, rows_of, size_of
-from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError
+from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError, KafkaUnreachableError
 from rocketflow.kafka.options import CONTINUE
 from rocketflow.kafka.record_batches import BrokenBatchError
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
@@ -26,6 +26,8 @@ from rocketflow.stop_signals import StoppedError
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.store_commit import Partition
 
@@ -297,9 +299,19 @@ class KafkaToStore:
     # -- ends
 
     def _ends(self, partitions: list[Any]) -> dict[Any, int]:
-        with self._stop.may_end(), clients.kafka_errors(self._options):
-            found: dict[Any, int] = self._consumer.end_offsets(partitions, timeout_ms=clients.CALL_MS)
-        return found
+        return self._ask(lambda: self._consumer.end_offsets(partitions, timeout_ms=clients.CALL_MS))
+
+    def _ask(self, question: Callable[[], dict[Any, int]]) -> dict[Any, int]:
+        """An answer of Kafka; asked again for a minute where it is away, as it may be while a bridge runs."""
+        deadline = time.monotonic() + clients.GIVE_UP_S
+        while True:
+            try:
+                with self._stop.may_end(), clients.kafka_errors(self._options):
+                    return question()
+            except KafkaUnreachableError as error:
+                if time.monotonic() > deadline:
+                    raise
+                warn(f"{error}; asking again")
 
     def _is_caught_up(self) -> bool:
         """Whether all is committed that was there when this was asked first."""
@@ -329,9 +341,8 @@ class KafkaToStore:
     def _lost(self, out_of_range: dict[Any, int]) -> None:
         """Kafka does not have what comes next: DataLossError, or on from what it has."""
         self._reap(wait=True)
-        with self._stop.may_end(), clients.kafka_errors(self._options):
-            low = self._consumer.beginning_offsets(list(out_of_range), timeout_ms=clients.CALL_MS)
-            high = self._consumer.end_offsets(list(out_of_range), timeout_ms=clients.CALL_MS)
+        low = self._ask(lambda: self._consumer.beginning_offsets(list(out_of_range), timeout_ms=clients.CALL_MS))
+        high = self._ends(list(out_of_range))
         for tp, offset in out_of_range.items():
             if low[tp] <= (offset or 0) <= high[tp]:
                 self._consumer.seek(tp, offset)  # it is there again: a replica was behind

@@ -35,10 +35,9 @@ class Topics:
     """Makes topics, fills and reads them."""
 
     def __init__(self, address: str) -> None:
-        from kafka.admin import KafkaAdminClient
-
         self.address = address
-        self.admin: Any = KafkaAdminClient(bootstrap_servers=address)
+        self.admin: Any = None
+        self.connect()
 
     def __enter__(self) -> Topics:
         return self
@@ -46,8 +45,17 @@ class Topics:
     def __exit__(self, *_: object) -> None:
         self.admin.close()
 
+    def connect(self) -> None:
+        """Connect, or connect again to a broker that was started again."""
+        from kafka.admin import KafkaAdminClient
+
+        if self.admin is not None:
+            self.admin.close()
+        self.admin = KafkaAdminClient(bootstrap_servers=self.address)
+
     def create(self, *names: str, partitions: int = 2, **configs: str) -> None:
-        entry = {"num_partitions": partitions, "replication_factor": 1, "configs": configs}
+        entry: dict[str, Any] = {"num_partitions": partitions, "replication_factor": 1}
+        entry["configs"] = {"retention.ms": "-1", **configs}  # the messages' times are years ago
         self.admin.create_topics(dict.fromkeys(names, entry))
         self.admin.wait_for_topics(list(names))
 
