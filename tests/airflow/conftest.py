@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,11 @@ class AirflowProcess:
         extra = {"path": str(store), "command": rocketflow_command(), "audit_dir": str(home / "audit")}
         self.store, self.home, self.log = store, home, home / "log"
         variables = airflow_variables(environment, home, site, {"rocketflow_default": extra}, (DAGS, OWN_DAGS))
+        variables |= {
+            "PATH": f"{variables['PATH']}:{Path(sys.executable).parent}",
+            "PYSPARK_PYTHON": sys.executable,
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [str(environment.python), str(DRIVER)],

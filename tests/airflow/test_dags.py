@@ -279,3 +279,21 @@ def test_sensors_and_operators_in_a_dag_of_ones_own(airflow: AirflowProcess, sto
     assert run["state"] == "success"
     assert run["xcoms"]["lag"] == {"topic": "orders", "queue": None, "end": 15_001, "group": "billing", "lag": 1}
     assert run["xcoms"]["info"]["commitLog"]["files"] == len(list((store / "commitlog").iterdir()))
+
+
+@pytest.mark.skipif(not FULL, reason="RF_FULL=1 runs it: a Spark session of its own")
+def test_the_rebuild_can_be_sparks(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+    lose_queues_and_index(store)
+    run = airflow.run(REBUILD, {"engine": "spark"})
+    assert run["state"] == "success"
+    assert {one["engine"] for one in run["xcoms"]["rebuild"]} == {"spark"}
+    assert derived(store) == derived(whole)
+
+
+@pytest.mark.skipif(not FULL, reason="RF_FULL=1 runs it: a Spark driver of its own")
+def test_airflows_own_spark_operator_submits_the_job(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+    lose_queues_and_index(store)
+    params = {"job": str(DAGS.parent / "jobs" / "rebuild_index.py"), "store": str(store)}
+    run = airflow.run("on_a_cluster", params, own=True)
+    assert run["state"] == "success"
+    assert derived(store) == derived(whole)
