@@ -1,4 +1,7 @@
-"""Where records begin: the chain of sizes, followed in a plain loop; everything else about them is vectorised."""
+"""Where records begin: the chain of sizes, followed in a plain loop; everything else about them is vectorised.
+
+So is the chain where many records of one size follow each other.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SIZE: Final = struct.Struct(">i")
+_ALIKE: Final = 16
+"""Behind so many records of one size more of them are looked for at once,"""
+_AT_ONCE: Final = 128
+"""so many at first, twice as many where all of them were."""
 
 
 class ScanStop(enum.Enum):
@@ -53,18 +60,32 @@ def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int 
     unpack = _SIZE.unpack_from
     found: list[int] = []
     append = found.append
-    at = position
+    runs: list[npt.NDArray[np.int64]] = []
+    at, size_before, alike, at_once = position, 0, 0, _AT_ONCE
+    left = max_records
     last = limit - MIN_RECORD_SIZE
-    while at <= last and len(found) < max_records:
+    while at <= last and len(found) < left:
         (size,) = unpack(view, at)
         if size < MIN_RECORD_SIZE or at + size > limit:
             break
         append(at)
         at += size
-    positions = np.array(found, dtype=np.int64)
-    ends = np.append(positions[1:], at) if found else positions
-    stopped_full = len(found) == max_records
-    if found:
+        if size != size_before:
+            size_before, alike, at_once = size, 0, _AT_ONCE
+            continue
+        alike += 1
+        if alike >= _ALIKE:
+            more = _of_one_size(buffer, at, size, min(at_once, left - len(found), (limit - at) // size))
+            alike, at_once = (alike, at_once * 2) if len(more) == at_once else (0, _AT_ONCE)
+            if len(more):
+                runs += [np.array(found, np.int64), more]
+                left -= len(found) + len(more)
+                found.clear()
+                at += size * len(more)
+    positions = np.concatenate([*runs, np.array(found, np.int64)])
+    ends = np.append(positions[1:], at) if len(positions) else positions
+    stopped_full = len(positions) == max_records
+    if len(positions):
         magic = fixed_width_at(np.frombuffer(buffer, np.uint8), ">i4", positions + 4)
         bad = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
         if len(bad):
@@ -78,6 +99,15 @@ def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int 
     else:
         stop = ScanStop.END
     return Scan(positions, ends - positions, at, stop)
+
+
+def _of_one_size(buffer: pa.Buffer, at: int, size: int, count: int) -> npt.NDArray[np.int64]:
+    """Positions from `at` on of up to `count` records that all have this size."""
+    positions = at + size * np.arange(count, dtype=np.int64)
+    if count == 0:
+        return positions
+    other = np.flatnonzero(fixed_width_at(np.frombuffer(buffer, np.uint8), ">i4", positions) != size)
+    return positions[: int(other[0])] if len(other) else positions
 
 
 def is_blank(view: memoryview, position: int, limit: int) -> bool:
