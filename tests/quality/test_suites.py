@@ -1,0 +1,207 @@
+"""Suites and body schemas that cannot be used are refused, with everything that is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow.quality.body_schema import BodySpec, body_spec
+from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
+from rocketflow.quality.malformed import BodyReasons
+from rocketflow.quality.profile import draft_suite
+from rocketflow.quality.suite import Action, load_suite
+from tests.quality.topics import fill, suite, suite_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_file_that_is_no_suite(tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    for text, problems in (
+        ("{", ["is not JSON"]),
+        ("[]", ["is no JSON object"]),
+        ('{"name": "x"}', ["has no list of expectations"]),
+        (
+            json.dumps(
+                {
+                    "naem": "x",
+                    "expectations": [
+                        {"kwargs": {}},
+                        {"type": "t", "kwarg": {}},
+                        {"type": "t", "severity": "fatal"},
+                        {"type": "t", "meta": {"rocketflow": {"action": "explode"}}},
+                        {"type": "t", "kwargs": {"max_value": {"$PARAMETER": "p"}}},
+                    ],
+                }
+            ),
+            ["'naem'", "no name", "1: has no type", "kwarg", "fatal", "explode", r"\$PARAMETER"],
+        ),
+    ):
+        file.write_text(text)
+        with pytest.raises(SuiteRefusedError) as caught:
+            load_suite(file)
+        assert len(caught.value.problems) == len(problems)
+        for problem in problems:
+            assert caught.match(problem)
+
+
+def test_labels_versions_actions() -> None:
+    one = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
+    made = suite(one, one, {"type": "expect_table_row_count_to_be_between", "kwargs": {}, "severity": "warning"})
+    assert [each.label for each in made.expectations[:2]] == [
+        "expect_column_values_to_be_between(i)",
+        "expect_column_values_to_be_between(i)#2",
+    ]
+    actions = [made.action_of(each, Action.FAIL) for each in made.expectations]
+    assert actions == [Action.FAIL, Action.FAIL, Action.WARN]
+    assert (
+        made.version
+        == suite(
+            one,
+            one,
+            {
+                **suite_json(one)["expectations"][0],
+                "severity": "warning",
+                "type": "expect_table_row_count_to_be_between",
+                "kwargs": {},
+            },
+        ).version
+    )
+    assert made.version != suite(one).version
+
+
+@pytest.mark.spark
+def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> None:
+    from pyspark.sql.types import StructType
+
+    from rocketflow.quality.suite_plan import plan_suite
+
+    between = "expect_column_values_to_be_between"
+    query = "SELECT * FROM {batch} WHERE "
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("expect_column_values_to_not_be_nul", {"column": "i"}, "did you mean expect_column_values_to_not_be_null"),
+        ("expect_column_values_to_not_be_null", {"column": "delya"}, "unknown column 'delya' .did you mean delay"),
+        (between, {"column": "i"}, "min_value and max_value cannot both be None"),
+        (between, {"column": "delay", "min_value": 0, "foo": 1}, "foo: extra fields"),
+        (between, {"column": "s", "min_value": 3}, "cannot be computed on column of type StringType"),
+        ("expect_column_values_to_be_in_set", {"column": "i", "value_set": ["a"]}, "CAST_INVALID_INPUT"),
+        ("expect_column_values_to_match_regex", {"column": "s", "regex": "("}, "Unclosed group"),
+        ("expect_column_values_to_be_increasing", {"column": "i"}, "have no order"),
+        ("unexpected_rows_expectation", {"unexpected_rows_query": query + "nowhere > 1"}, "UNRESOLVED_COLUMN"),
+        ("unexpected_rows_expectation", {"unexpected_rows_query": query + "i >"}, "PARSE_SYNTAX_ERROR"),
+    ]
+    fine = ("expect_column_values_to_not_be_null", {"column": "i"})
+    asked = suite(fine, *[(kind, kwargs) for kind, kwargs, _ in wrong])
+    with pytest.raises(SuiteRefusedError) as caught:
+        plan_suite(spark, asked, StructType.fromDDL("i int, delay int, s string"))  # type: ignore[arg-type]
+    assert len(caught.value.problems) == len(wrong)
+    for kind, _, told in wrong:
+        assert caught.match(f"{kind}.*: .*{told}")
+    assert caught.value.exit_code == 2
+
+
+def test_json_schema_files(tmp_path: Path) -> None:
+    file = tmp_path / "flight.json"
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "required": ["carrier"],
+        "properties": {
+            "carrier": {"type": "string"},
+            "delay": {"type": ["integer", "null"], "description": "minutes"},
+            "when": {"type": "string", "format": "date-time"},
+            "legs": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "boolean"}}},
+            },
+        },
+    }
+    file.write_text(json.dumps(schema))
+    ddl = "`carrier` string, `delay` bigint, `when` timestamp, `legs` array<struct<`a`: double, `b`: boolean>>"
+    assert body_spec(str(file)) == BodySpec("json", ddl, ("carrier",))
+    schema["properties"]["delay"]["minimum"] = 0  # type: ignore[index]
+    file.write_text(json.dumps(schema))
+    with pytest.raises(BodySchemaError, match="delay: minimum is a check, not a type; write it as an expectation"):
+        body_spec(str(file))
+
+
+@pytest.mark.parametrize(
+    ("schema", "body_format", "why"),
+    [
+        (None, "json", "needs --body-schema"),
+        ("a int", "xml", "one of json"),
+        ("a int", "text", "one column"),
+        ("a int", "none", "needs"),
+    ],
+)
+def test_body_schemas_that_do_not_fit(schema: str | None, body_format: str, why: str) -> None:
+    with pytest.raises(BodySchemaError, match=why):
+        body_spec(schema, body_format)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "is empty"),
+        (b"\xff\xfe", "is not UTF-8: byte 0 is 0xff"),
+        (b"{", "is not JSON: Expecting property name"),
+        (b"[1]", "is no JSON object but [1]"),
+        (b'{"i": "x"}', 'field i is no int: "x"'),
+        (b'{"i": 3000000000}', "field i is no int: 3000000000"),
+        (b'{"i": 1}', "has no field n, which is required"),
+    ],
+)
+def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
+    reasons = BodyReasons("json", (("i", "int"), ("n", "string")), ("n",) if b": 1}" in body else ())
+    assert reasons.why(body).startswith(why)
+    assert BodyReasons("csv", (("a", "int"), ("b", "string"))).why(b"x,y") == 'field a is no int: "x"'
+    assert BodyReasons("csv", (("a", "int"), ("b", "string"))).why(b"1") == "has 1 fields, the body schema has 2"
+
+
+def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    rows = [{"i": at, "s": "ab"[at % 2], "n": None if at % 10 == 0 else at / 4, "free": f"x{at}"} for at in range(100)]
+    fill(store, "data", [*rows, b"no json"])
+    file = tmp_path / "conf" / "data.json"
+    assert run(["quality", "init", "data", "--store", str(store), "--to", str(file)]) == 0
+    assert "1 could not be read" in capsys.readouterr().out
+    made = load_suite(file)
+    assert made.body_schema == "i bigint, s string, n double, free string"
+    asked = {each.label: each.kwargs for each in made.expectations}
+    assert asked["expect_column_values_to_be_in_set(s)"]["value_set"] == ["a", "b"]
+    assert asked["expect_column_values_to_not_be_null(n)"]["mostly"] == 0.85
+    assert "expect_column_values_to_be_in_set(free)" not in asked
+    bounds = asked["expect_column_values_to_be_between(i)"]
+    assert (bounds["min_value"], bounds["max_value"]) == (0, 109)
+    assert run(["quality", "init", "data", "--store", str(store), "--to", str(file)]) == 2, "it may be edited already"
+    assert "--force" in capsys.readouterr().err
+    assert draft_suite(str(store), "data").unreadable == 1
+
+
+def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rocketflow.quality.quality_job import main
+
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": 1}])
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(suite_json(("expect_column_to_exist", {"column": "i"}), schema="i int")))
+    common = ["--subscribe", "data", "--quarantine-topic", "bad", "--checkpoint", str(tmp_path / "cp")]
+    for wrong in (
+        ["--source", str(store), "--suite", str(tmp_path / "none.json")],
+        ["--source", str(tmp_path), "--suite", str(file)],
+        ["--source", str(store), "--suite", str(file), "--good-topic", "data"],
+        ["--source", str(store), "--suite", str(file), "--good-topic", "bad"],
+        ["--source", str(store), "--suite", str(file), "--good-foreach", "json:nothing"],
+        ["--source", str(store), "--suite", str(file), "--option", "startingOfsets=earliest"],
+        ["--source", str(store), "--suite", str(file), "--body-format", "csv"],
+    ):
+        assert main([*wrong, *common]) == 2, wrong
+        assert capsys.readouterr().err.startswith("error: ")
+    assert run(["quality", "check", str(store), "--topic", "other", "--suite", str(file)]) == 2
+    assert run(["quality", "docs", str(store), "--to", str(tmp_path / "site")]) == 2
+    assert not (tmp_path / "cp").exists()
