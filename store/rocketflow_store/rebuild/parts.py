@@ -59,17 +59,39 @@ def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
         pa.binary(width), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).view(np.uint8).data)]
     )
     batch = pa.RecordBatch.from_arrays([column], names=[kind.value])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
     os_files.make_directory(path.parent)
     own = attempt(path)
     fd = os_files.open_file(own, write=True, create=True)
     try:
-        os_files.write_at(fd, own, 0, sink.getvalue())
+        with pa.PythonFile(_Written(fd, own), "w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
     finally:
         os_files.close_file(fd)
     finished(own, path)
+
+
+class _Written:
+    """What Arrow writes, as it is, into a file."""
+
+    closed = False
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd, self._path, self._end = fd, path, 0
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        with memoryview(data) as view:
+            os_files.write_at(self._fd, self._path, self._end, view)
+            self._end += view.nbytes
+            return view.nbytes
+
+    def tell(self) -> int:
+        return self._end
+
+    def flush(self) -> None:
+        """It is written."""
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
 
 
 def attempt(path: Path) -> Path:
