@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TIMER_UNIT: Final = struct.Struct(">iqiqiqiiq")
+_TIMER_UNIT_HEAD: Final = struct.pack(">i", _TIMER_UNIT.size)
 _TIMER_BLANK_SIZE: Final = 16
+_WHEEL_SIZE: Final = 38_707_200
 _WHEEL_SLOT: Final = struct.Struct(">qqqii")
 _TIMER_CHECK: Final = struct.Struct(">qqqqqqq")
 _BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
@@ -105,6 +107,10 @@ def _kind_by_content(path: Path) -> str | None:
         os_files.close_file(fd)
     if len(head) >= BLANK_SIZE and SIZE_AND_MAGIC.unpack_from(head)[1] in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
         return "commitlog"
+    if path.stat().st_size == _WHEEL_SIZE:
+        return "timerwheel"
+    if len(head) >= _TIMER_UNIT.size and head[:4] == _TIMER_UNIT_HEAD and 0 < head[15] < 16 and not any(head[12:15]):
+        return "timerlog"
     if path.name.isdigit() and len(path.name) == _INDEX_NAME_DIGITS and layout_of_size(path.stat().st_size):
         return "index"
     if path.name.isdigit() and len(path.name) >= 20 and path.stat().st_size % UNIT_SIZE == 0:
@@ -229,6 +235,7 @@ def _timer_wheel(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
                 "position": position,
                 "slot": position // _WHEEL_SLOT.size,
                 "timeSeconds": tick,
+                "timeMs": tick * 1000,
                 "firstPos": first,
                 "lastPos": last,
                 "num": count,
@@ -237,13 +244,15 @@ def _timer_wheel(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _timer_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    position = 0
+    position, base = 0, int(path.name) if path.name.isdigit() else 0
     while position + _TIMER_BLANK_SIZE <= len(data):
         (size,) = struct.unpack_from(">i", data, position)
         if struct.unpack_from(">i", data, position + 12)[0] == BLANK_MAGIC:
             yield {"kind": "blank", "position": position, "size": size}
             return
         if size != _TIMER_UNIT.size or position + size > len(data):
+            if any(data[position : position + _TIMER_UNIT.size]):
+                yield {"kind": "damaged", "position": position, "why": f"a record of {size} bytes"}
             return
         _, previous, magic, written_ms, delay_ms, phy_offset, msg_size, topic_hash, _ = _TIMER_UNIT.unpack_from(
             data, position
@@ -251,10 +260,14 @@ def _timer_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "timer",
             "position": position,
+            "offset": base + position,
             "prevPos": previous,
             "magic": magic,
+            "roll": bool(magic & 2),
+            "delete": bool(magic & 4),
             "writeTimeMs": written_ms,
             "delayMs": delay_ms,
+            "dueTimeMs": written_ms + delay_ms,
             "physicalOffset": phy_offset,
             "size": msg_size,
             "topicHash": topic_hash,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,8 +15,9 @@ from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
 from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
 from rocketflow_store.timer.placement import is_done, tick_of
-from rocketflow_store.timer.timer_delivery import TIMER_SINK_ID, TimerCounts, TimerDelivery, precisions, progress_of
+from rocketflow_store.timer.timer_delivery import TIMER_SINK_ID, TimerCounts, precisions, progress_of
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
+from rocketflow_store.timer.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,29 +73,24 @@ def deliver_due_timers(
 
     Each is delivered once, however often this is killed, repeated or run twice. `progress` is told behind every commit.
     With `dry_run` nothing is written, and a StoreReader will do; `sample` is how many messages are shown.
-    ProgressMovedError where somebody else delivered from the same open store meanwhile.
     """
     if dry_run:
         return _what_is_due(store, until_ms, sample)
     if not isinstance(store, MessageStore):
         raise StoreConfigError("store", type(store).__name__, "delivery needs the store open for writing")
-    delivery = TimerDelivery(store, run_id)
-    try:
+    with my_turn(store, run_id) as delivery:
         now_ms = store.config.clock.now_ms()
         until = tick_of(now_ms if until_ms is None else min(until_ms, now_ms), store.config.timer_precision_ms)
+        before = replace(delivery.counts)
 
         def told(counts: TimerCounts) -> None:
             if progress is not None:
-                progress(_run(until, counts))
+                progress(_run(until, counts.since(before)))
 
         for _ in range(_MOST_STEPS):  # what was put again on its way comes in again
             if not delivery.step(until, told):
                 break
-        delivery.leave()
-        pending, next_due_ms = delivery.pending()
-        return _run(until, delivery.counts, pending, next_due_ms)
-    finally:
-        delivery.close()
+        return _run(until, delivery.counts.since(before), *delivery.pending())
 
 
 def _run(until_ms: int, counts: TimerCounts, pending: int = 0, next_due_ms: int | None = None) -> TimerRun:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -65,6 +65,10 @@ class TimerCounts:
     already_delivered: int = 0
     bytes: int = 0
     commits: int = 0
+
+    def since(self, before: TimerCounts) -> TimerCounts:
+        """What was done behind `before`."""
+        return TimerCounts(*(mine - other for mine, other in zip(astuple(self), astuple(before), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.timer.timer_delivery import TimerDelivery
+from rocketflow_store.timer.turns import turns_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,15 +28,18 @@ class TimerMessageService:
 
     def __init__(self, store: MessageStore, run_id: str = "") -> None:
         self._store = store
-        self._delivery = TimerDelivery(store, run_id)
-        self._lock = threading.Lock()
+        self._turns = turns_of(store)
+        with self._turns.lock:
+            if self._turns.delivery is not None:
+                raise StoreConfigError("store", store.path, "has a TimerMessageService already; stop that one first")
+            self._delivery = self._turns.delivery = TimerDelivery(store, run_id)
         self._flushed_ms = store.config.clock.now_ms()
         self._unflushed = False
         interval_s = store.config.timer_precision_ms / 1000 / _STEPS_A_TICK
         self._thread = ServiceThread("timer-message", self._step, interval_s, first_s=0.0)
 
     def _step(self) -> None:
-        with self._lock:
+        with self._turns.lock:
             self._unflushed |= self._delivery.step()
             now_ms = self._store.config.clock.now_ms()
             if self._unflushed and abs(now_ms - self._flushed_ms) >= self._store.config.timer_flush_interval_ms:
@@ -59,10 +63,13 @@ class TimerMessageService:
     def stop(self) -> None:
         """End the thread, and leave the timer's files so that whoever is next goes on there."""
         self._thread.stop()
-        with self._lock:
+        with self._turns.lock:
+            if self._turns.delivery is not self._delivery:
+                return
             try:
                 self._delivery.leave()
             finally:
+                self._turns.delivery = None
                 self._delivery.close()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,139 @@
+"""features-53: what a RocketMQ 5.3.3 broker left in the middle of its timers is delivered by us, and read as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.dump import dump_file, kind_of
+from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.timer.deliver_due import deliver_due_timers
+from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
+from rocketflow_store.timer.timer_log import DELETE, ROLL, TimerLog
+from rocketflow_store.timer.timer_wheel import TimerWheel
+from tests.conftest import GOLDEN
+
+ORACLE: dict[str, Any] = json.loads((GOLDEN / "features-53" / "queries.json").read_text())["timer"]
+STOPPED = ORACLE["timercheck"]["lastReadTimeMs"]
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def store(golden_store: Callable[..., Path], tmp_path: Path) -> Path:
+    path = tmp_path / "s"
+    shutil.copytree(golden_store("features-53"), path)
+    return path
+
+
+def waiting(path: Path) -> dict[int, tuple[int, int]]:
+    """(tick, magic) of every message that waits, by its physical offset, as the timer's files tell."""
+    check = read_timer_checkpoint(path / "config" / "timercheck")
+    log = TimerLog(path / "timerlog", 4096, path / "none")
+    ticks, slots = TimerWheel.load(path / "timerwheel", 1000).find(check.last_read_time_ms, 1 << 42)
+    found = {}
+    for tick, slot in zip(ticks.tolist(), slots, strict=True):
+        units = log.chain(int(slot["first"]), int(slot["last"]), 1000, tick)
+        deletes = units["magic"] & DELETE != 0
+        assert int(slot["num"]) == len(units) - 2 * int(deletes.sum())
+        found.update({int(unit["phy_offset"]): (tick, int(unit["magic"])) for unit in units})
+    log.close()
+    return found
+
+
+def test_the_files_are_read_as_apaches_oracle_reads_them(store: Path) -> None:
+    check = read_timer_checkpoint(store / "config" / "timercheck")
+    told = ORACLE["timercheck"]
+    assert (check.last_read_time_ms, check.last_timer_log_flush_pos) == (STOPPED, told["lastTimerLogFlushPos"])
+    assert (check.last_timer_queue_offset, check.master_timer_queue_offset) == (
+        *(told["lastTimerQueueOffset"], told["masterTimerQueueOffset"]),
+    )
+    names = ("writeTimeMs", "delayMs", "physicalOffset", "size", "topicHash", "prevPos", "magic")
+    log = TimerLog(store / "timerlog", 4096, store / "none")
+    positions, units = log.read(0, log.end)
+    fields = ("write_ms", "delay_ms", "phy_offset", "msg_size", "topic_hash", "previous", "magic")
+    ours = [[int(one[name]) for name in fields] for one in units]
+    assert ours == [[one[name] for name in names] for one in ORACLE["timerlog"]]
+    assert positions.tolist() == [one["pos"] for one in ORACLE["timerlog"]]
+    log.close()
+    dumped = [one for file in sorted((store / "timerlog").iterdir()) for one in dump_file(file)]
+    assert [one["offset"] for one in dumped if one["kind"] == "timer"] == positions.tolist()
+    assert [one["kind"] for one in dumped].count("blank") == len(list((store / "timerlog").iterdir())) - 1
+    slots = [one for one in dump_file(store / "timerwheel") if one["timeMs"] >= STOPPED]
+    keys = ("timeMs", "firstPos", "lastPos", "num")
+    assert [[one[key] for key in keys] for one in sorted(slots, key=lambda one: one["timeMs"])] == [
+        [one[key] for key in keys] for one in ORACLE["slotsFromLastRead"]
+    ]
+    for name in ("timerlog/00000000000000000000", "timerwheel"):  # taken out of the store
+        elsewhere = store.parent / "00000000000000000007"
+        shutil.copy(store / name, elsewhere)
+        assert kind_of(elsewhere) == name.partition("/")[0]
+    (told,) = dump_file(store / "config" / "timercheck")
+    assert told["lastReadTimeMs"] == STOPPED
+
+
+@pytest.mark.parametrize("lost", [(), ("timerwheel",), ("timerwheel", "timerlog", "config/timercheck")])
+def test_a_wheel_made_anew_holds_what_the_brokers_held(store: Path, lost: tuple[str, ...]) -> None:
+    theirs = waiting(store)
+    for name in lost:
+        shutil.rmtree(store / name) if (store / name).is_dir() else (store / name).unlink()
+    clock = ManualClock(STOPPED + 500)
+    with MessageStore.open(store, StoreConfig(clock=clock, mapped_file_size_timer_log=4096)) as opened:
+        run = deliver_due_timers(opened)
+        assert (run.delivered, run.rolled) == (0, 0)  # everything due had been delivered
+        recalled = [one for one in ORACLE["timerlog"] if one["magic"] == DELETE + 1]
+        assert run.already_delivered == 59
+        assert run.deleted == len(recalled) == 7
+    ours = waiting(store)
+    mark = {phy_offset for phy_offset in ours if phy_offset not in theirs}
+    assert not mark
+    assert {phy: magic for phy, (_, magic) in ours.items()} == {phy: magic for phy, (_, magic) in theirs.items()}
+    for phy_offset, (tick, magic) in theirs.items():  # a broker rolls by when it looked, we by when it was stored
+        assert abs(ours[phy_offset][0] - tick) <= (2_000 if magic & ROLL else 0)
+    check = read_timer_checkpoint(store / "config" / "timercheck")
+    assert check.last_timer_queue_offset == check.master_timer_queue_offset == 106
+
+
+def test_pending_timers_of_a_broker_are_delivered_at_their_time(store: Path) -> None:
+    clock = ManualClock(STOPPED + 500)
+    config = StoreConfig(clock=clock, mapped_file_size_timer_log=4096)
+    with StoreReader(store, config) as reader:
+        before = reader.snapshot().queues
+        _, high = reader.bounds(TIMER_TOPIC, 0)
+        waiting_now = {one["physicalOffset"]: one for one in ORACLE["timerlog"]}
+        assert high == len(waiting_now)
+    due = Counter[str]()
+    rolled = 0
+    for hours in (0, 2, 12, 24.1, 36, 48.5, 60, 73):
+        clock.set(STOPPED + int(hours * HOUR))
+        with MessageStore.open(store, replace(config)) as opened:
+            told = deliver_due_timers(opened, dry_run=True, sample=100)
+            run = deliver_due_timers(opened)
+            assert run.delivered == told.delivered == len(told.samples)
+            assert all(one.due_ms + 1000 <= clock.now_ms() for one in told.samples)
+            due.update(one.uniq_key for one in told.samples)
+            rolled += run.rolled
+            assert deliver_due_timers(opened).commits == 0
+    assert (run.pending, rolled) == (0, 19)
+    found = Counter[str]()
+    with StoreReader(store, config) as reader:
+        for queue_id in reader.queues("f-timer"):
+            offset, high = before["f-timer", queue_id][1], reader.max_offset("f-timer", queue_id)
+            while offset < high:
+                got = reader.get_message("f-timer", queue_id, offset)
+                for one in got.messages:
+                    assert one.store_timestamp >= int(one.properties["TIMER_OUT_MS"]) + 1000
+                    assert one.properties["REAL_QID"] == str(queue_id)
+                    found[one.uniq_key or ""] += 1
+                offset = got.next_begin_offset
+    assert found == due
+    assert set(found.values()) == {1}
+    assert len(found) == 27
