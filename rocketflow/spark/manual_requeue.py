@@ -6,6 +6,7 @@ on behind its last batch, and two processes with one run id share the work, each
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 import uuid
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from rocketflow.spark.options import StoreLocation
+from rocketflow.spark.rebuild_engine import PathNotSharedError
 from rocketflow.spark.store_access import open_reader
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
-from rocketflow_store.errors import UnknownTopicError
+from rocketflow_store.errors import NotAStoreError, StoreAccessError, UnknownTopicError
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
@@ -117,6 +119,16 @@ def stage_rows(task: StageTask) -> list[StagedPart]:
     return [stage(alike, Path(task.directory), f"{task.name}-{at}") for at, (_, alike) in enumerate(chunks)]
 
 
+def _stage_there(task: StageTask) -> list[StagedPart]:
+    """As `stage_rows`, on an executor."""
+    try:
+        return stage_rows(task)
+    except (StoreAccessError, NotAStoreError, FileNotFoundError) as error:
+        raise PathNotSharedError(
+            f"{error}; on {socket.gethostname()}: every executor has to see the store under the driver's path"
+        ) from error
+
+
 def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
     """(the run as far as it is known, the source's queues now). Needs no JVM.
 
@@ -170,7 +182,7 @@ class SparkTasks:
         rows = sum(len(task.rows) for task in tasks)
         self._context.setJobDescription(f"rocketflow requeue {self._run_id}: encode {rows} rows")
         try:
-            return self._context.parallelize(tasks, len(tasks)).flatMap(stage_rows).collect()
+            return self._context.parallelize(tasks, len(tasks)).flatMap(_stage_there).collect()
         finally:
             self._context.setJobDescription(None)  # type: ignore[arg-type]
 

@@ -47,9 +47,11 @@ class LedgerEntry:
 
     @property
     def kind(self) -> str:
-        """What made it: "requeue", "delay" (and retries), "timer", another program's own name, or "sink"."""
-        known = _DELIVERIES.get(self.commit.sink_id)
-        kind = self.commit.progress.get("kind") if known is None else known[0]
+        """What made it: "requeue", "delay" (and retries), "timer", what its sink id begins with, or "sink"."""
+        sink_id, progress = self.commit.sink_id, self.commit.progress
+        if sink_id in _DELIVERIES:
+            return _DELIVERIES[sink_id][0]
+        kind = progress.get("kind") or (sink_id.partition(":")[0] if progress else SINK_KIND)
         return kind if isinstance(kind, str) else SINK_KIND
 
     def as_dict(self) -> dict[str, Any]:

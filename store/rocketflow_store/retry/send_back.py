@@ -12,12 +12,12 @@ defines both names, its clients carry them along unseen, and a replay finds the 
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.errors import MessageNotFoundError
+from rocketflow_store.java_compat import crc32
 from rocketflow_store.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
@@ -105,11 +105,16 @@ def consumer_send_msgs_back(
         else:
             level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
             level = min(level, len(store.config.delay_levels_ms))
-            messages.append(_sent_back(message, back, random.randrange(config.retry_queue_nums), level))
+            messages.append(_sent_back(message, back, _retry_queue(message, config.retry_queue_nums), level))
     store.ensure_topic(back, config.retry_queue_nums)
     if any(message.topic == dead for message in messages):
         store.ensure_topic(dead, DLQ_QUEUE_NUMS)
     return store.put_messages(messages)
+
+
+def _retry_queue(message: MessageExt, queues: int) -> int:
+    """One of the queues of the retry topic: a broker throws dice, here a message's place decides."""
+    return crc32(message.msg_id.encode()) % queues
 
 
 def _message_at(store: MessageStore, phy_offset: int) -> MessageExt:
