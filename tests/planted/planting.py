@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.reliability.trials import ROOT, SEED
 
-PRODUCT = Path("store") / "rocketflow_store"
+PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
 COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "results", "*.pyc")
 SEEDS = 20
@@ -73,14 +73,15 @@ class Tree:
                 shutil.copy2(source, path / name)
         if origin == ROOT:
             (path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")  # large, and only ever read
-            compileall.compile_dir(path / PRODUCT, quiet=2)
+            for product in PRODUCT:
+                compileall.compile_dir(path / product, quiet=2)
 
     def plant(self, bug: Bug) -> list[Path]:
         """Put the bug in; which files it is in. DoesNotApplyError where the product is not what the bug expects."""
         return [self._replace(bug, change) for change in bug.changes]
 
     def _replace(self, bug: Bug, change: Change) -> Path:
-        found = [path for path in sorted((self.path / PRODUCT).rglob("*.py")) if change.old in path.read_text("utf-8")]
+        found = [path for path in self.modules() if change.old in path.read_text("utf-8")]
         times = sum(path.read_text("utf-8").count(change.old) for path in found)
         if times != 1:
             raise DoesNotApplyError(f"{bug.name}: stands {times} times in the product:\n{change.old}")
@@ -90,6 +91,10 @@ class Tree:
         for compiled in (found[0].parent / "__pycache__").glob(f"{found[0].stem}.*.pyc"):
             compiled.unlink()
         return found[0]
+
+    def modules(self) -> list[Path]:
+        """Every file of the product."""
+        return sorted(path for product in PRODUCT for path in (self.path / product).rglob("*.py"))
 
     def run(self, tests: Sequence[str], seed: int, temporary: Path) -> subprocess.CompletedProcess[str]:
         """pytest in this tree."""

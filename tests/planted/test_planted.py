@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.planted.bugs import BUGS
-from tests.planted.planting import PRODUCT, Tree, hunt, whole_tests_pass
+from tests.planted.planting import Tree, hunt, whole_tests_pass
 from tests.reliability.trials import FULL, SEED
 
 SAMPLE = 3
@@ -25,7 +25,7 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
         for path in tree.plant(bug):
             whole = base.path / path.relative_to(tree.path)
             assert path.read_bytes() != whole.read_bytes()
-        for path in (tree.path / PRODUCT).rglob("*.py"):
+        for path in tree.modules():
             shutil.copy2(base.path / path.relative_to(tree.path), path)
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
