@@ -19,13 +19,14 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.errors import StoreError, StoreLockedError
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, UNIT_DTYPE
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import SCHEDULE_TOPIC, MessageExt
 from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, preview_due
-from rocketflow_store.schedule.service import DELAY_HELD, ScheduleMessageService
+from rocketflow_store.schedule.service import ScheduleMessageService
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import batch_directory, stage
 
@@ -436,11 +437,25 @@ def test_a_unit_that_tells_no_time_does_not_make_a_message_early(tmp_path: Path,
     (queue,) = sorted((path / "consumequeue" / SCHEDULE_TOPIC / "0").iterdir())
     units = np.memmap(queue, ">i8, >i4, >i8".replace(" ", ""), "r+")
     times = np.ndarray((3,), ">i8", units, 12, (20,))
-    times[0], times[1] = -(1 << 63) + 20, 5
+    times[0], times[1], times[2] = -(1 << 63) + 20, 5, 1 << 61
     units.flush()
     with StoreReader(path) as reader:
         assert preview_due(reader, NOW + 999).rows == 0
         assert preview_due(reader, NOW + 1000).rows == 3
+
+
+def test_a_unit_of_a_lost_message_does_not_block_its_level(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, StoreConfig(clock=clock, **SIZES)) as store:
+        put(store, 3)
+        end = store.max_phy_offset
+    (queue,) = sorted((path / "consumequeue" / SCHEDULE_TOPIC / "0").iterdir())
+    units = np.memmap(queue, UNIT_DTYPE, "r+")
+    units[1]["phy_offset"], units[1]["msg_size"], units[1]["tags_code"] = end - 1, 1, LOST_TAGS_CODE
+    units.flush()
+    with StoreReader(path) as reader:
+        result = preview_due(reader, NOW + 1000)
+    assert (result.rows, result.levels[1].skipped, result.next_due_ms) == (2, {"unreadable": 1}, None)
 
 
 # -- the service
@@ -492,7 +507,7 @@ def test_a_service_that_cannot_deliver_says_so_and_goes_on(
     try:
         _until(lambda: len(failures) > 1)
         assert isinstance(service.error, StoreError)
-        assert events.counts(store.path)[DELAY_HELD] >= 1
+        assert events.counts(store.path)[events.DELAY_HELD] >= 1
         assert bodies(store) == []
         broken.set()
         _until(lambda: service.delivered == 3)

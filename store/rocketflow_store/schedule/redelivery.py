@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 MAX_QUEUE_ID: Final = (1 << 16) - 1
 """A queue id beyond this is nobody's: making a topic of so many queues would be the sender's joke."""
+ABSURD_MS: Final = 100 * 365 * 86_400_000
+"""What is due so much later has a damaged unit, or one that stands for a lost message: it must not block its level."""
 _BLOCK_UNITS: Final = 1 << 14
 
 UNREADABLE: Final = "unreadable"
@@ -107,7 +109,7 @@ def due_units(reads: ScheduleReads, level: int, start: int, until_ms: int) -> tu
     for block in range(start, high, _BLOCK_UNITS):
         units = reads.read_units(SCHEDULE_TOPIC, level - 1, block, min(block + _BLOCK_UNITS, high))
         dues = units["tags_code"].astype(np.int64)
-        late = np.flatnonzero((dues > until_ms) & ~pre_blank(units))
+        late = np.flatnonzero((dues > until_ms) & (dues <= until_ms + ABSURD_MS) & ~pre_blank(units))
         if len(late):
             return block + int(late[0]), int(dues[late[0]])
     return max(high, start), None
@@ -188,7 +190,7 @@ def due_times(found: QueueRecords, config: StoreConfig, level: int) -> Ints:
     """When messages are due (ms): as their units say, or, where a unit cannot be right, as the record says."""
     stored = found.records.after_born_host(">i8", 56).astype(np.int64)
     dues = found.tags_codes.copy()
-    odd = np.flatnonzero((dues <= MAX_EXT_ADDRESS) | (dues < stored))
+    odd = np.flatnonzero((dues <= MAX_EXT_ADDRESS) | (dues < stored) | (dues > stored + ABSURD_MS))
     if len(odd) == 0:
         return dues
     delays = config.delay_levels_ms

@@ -26,8 +26,6 @@ POLL_S: Final = 0.1
 BACK_OFF_S: Final = 10.0
 FIRST_S: Final = 1.0
 """RocketMQ's times."""
-DELAY_HELD: Final = "RF-DELAY-HELD"
-"""Delayed messages that are due cannot be delivered; it is tried again."""
 
 
 class ScheduleMessageService:
@@ -65,7 +63,7 @@ class ScheduleMessageService:
             self.error = error
             self._delivery.look_again()
             why = f"delayed messages are not delivered ({error}); tried again in {self._back_off_s:g} s"
-            events.tell(DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
+            events.tell(events.DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
             self._thread.pause(self._back_off_s)
 
     def _count(self, result: DeliveryResult) -> None:
