@@ -60,20 +60,23 @@ def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: 
     with MessageStore.open(store) as opened:
         opened.create_topic("flights", 1)
         opened.append_batch(rows.append_column("queueId", pa.array([0] * len(flights), pa.int32())), topic="flights")
-    fill(store, "flights", [b"no json", {"air_time": "long"}], queues=1)
+    fill(store, "flights", [b"no json", b'[{"air_time": 1}]', {"air_time": "long"}], queues=1)
     bad = bad_flights(flights)
     job = _job(tmp_path, str(SUITE), options={"maxOffsetsPerTrigger": "800"})
     job = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "subscribe": "flights"})
     done = _run(spark, job)
-    expected = [("flights", 0, int(at)) for at in flights.index[bad]] + [("flights", 0, 1500), ("flights", 0, 1501)]
+    expected = [("flights", 0, int(at)) for at in flights.index[bad]] + [
+        ("flights", 0, at) for at in (1500, 1501, 1502)
+    ]
     assert 30 < len(expected) < 1000
     assert origins(store, "bad") == expected, "the rows that pandas finds, in their order"
-    assert (done.rows, done.quarantined, done.malformed, done.batches) == (1502, len(expected), 2, 2)
+    assert (done.rows, done.quarantined, done.malformed, done.batches) == (1503, len(expected), 3, 2)
     sent = [json.loads(row["body"]) for row in rows_of(store, "good", ["body"])]
     kept = flights[~bad]
     assert [one["flight"] for one in sent] == kept["flight"].tolist()
     told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
-    assert told[-2]["QUALITY_REASON"].startswith("is not JSON")
+    assert told[-3]["QUALITY_REASON"].startswith("is not JSON")
+    assert told[-2]["QUALITY_REASON"] == 'is no JSON object but [{"air_time": 1}]', "of which Spark takes the first"
     assert told[-1]["QUALITY_REASON"] == 'field air_time is no int: "long"'
     negative = [one for one in told if '"air_time":"-12"' in one["QUALITY_VIOLATIONS"]]
     assert len(negative) == len(range(5, 41, 7))
@@ -81,7 +84,7 @@ def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: 
     # results, through the source
     stored = spark.read.format("rocketflow").option("path", str(store)).option("subscribe", RESULT_TOPIC).load()
     bodies = [json.loads(row.body) for row in stored.orderBy("queueOffset").collect()]
-    assert [(one["ranges"][0]["from"], one["ranges"][0]["to"]) for one in bodies] == [(0, 800), (800, 1502)]
+    assert [(one["ranges"][0]["from"], one["ranges"][0]["to"]) for one in bodies] == [(0, 800), (800, 1503)]
     assert sum(one["quarantined"] for one in bodies) == len(expected)
     nulls = sum(one["result"]["results"][0]["result"]["unexpected_count"] for one in bodies)
     assert nulls == int(flights["dep_time"].isna().sum())
@@ -120,6 +123,28 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
     with pytest.raises(CheckpointWentBackError, match="must use another --sink-id"):
         _run(spark, other)
     assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
+
+
+def test_quarantined_rows_are_put_back_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The suite was wrong: it is corrected, and what it kept back is checked again as new messages."""
+    from rocketflow.spark.requeue_arguments import parse_arguments
+    from rocketflow.spark.requeue_job import run_with_spark, run_without_spark
+
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (1, -1, 2, -200)])
+    assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).quarantined == 2
+    corrected = ("expect_column_values_to_be_between", {"column": "i", "min_value": -9})
+    job = _job(tmp_path, write_suite(tmp_path / "s.json", corrected, schema="i int"))
+    back = parse_arguments(["--store", str(store), "--from-topic", "bad", "--run-id", "corrected"])
+    for _ in range(2):  # and again
+        _, code = run_without_spark(back) or run_with_spark(spark, back)
+        assert code == 0
+    assert (_run(spark, job).rows, _run(spark, job).rows) == (2, 0)
+    assert sorted(json.loads(row["body"])["i"] for row in rows_of(store, "good", ["body"])) == [-1, 1, 2]
+    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert len(told) == 3, "two of the first suite, one of the second"
+    assert len({one["QUALITY_SUITE_VERSION"] for one in told}) == 2
+    assert {(one["ORIGIN_QUEUE_ID"], one["ORIGIN_QUEUE_OFFSET"]) for one in told} >= {("1", "0"), ("1", "1")}
 
 
 def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
