@@ -16,7 +16,7 @@ from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.schedule.delivery import SINK_ID as DELAY_SINK_ID
 from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, preview_due
-from rocketflow_store.schedule.positions import find_positions
+from rocketflow_store.schedule.positions import file_lags, find_positions
 from rocketflow_store.schedule.redelivery import UNREADABLE
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.store_reader import StoreReader
@@ -38,11 +38,15 @@ FEW = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait."""
+    """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait.
+
+    `file_lags` where delayOffset.json does not tell yet what was delivered.
+    """
 
     delayed: int
     timers_wait: bool
     next_due_ms: int | None
+    file_lags: bool = False
 
 
 def deliver_locally(job: RequeueJob) -> Told | None:
@@ -50,13 +54,13 @@ def deliver_locally(job: RequeueJob) -> Told | None:
     if job.dry_run:
         return _previewed(job)
     due = look(job)
-    if not due.delayed and not due.timers_wait:
+    if not due.delayed and not due.timers_wait and not due.file_lags:
         return _told(job, None, None, due.next_due_ms, "none"), 0
     if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
         return None
     delayed = timers = None
     with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
-        if due.delayed:
+        if due.delayed or due.file_lags:
             delayed = deliver_due(store, job.until_ms, progress=_progress).as_dict()
         if due.timers_wait:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
@@ -85,18 +89,14 @@ def look(job: RequeueJob) -> Due:
     with StoreReader(job.store, job.store_config()) as reader:
         now_ms = reader.config.clock.now_ms()
         result = DeliveryResult(min(job.until_ms, now_ms))
-        delayed = 0
+        delayed, lags = 0, False
         if job.kinds & _LEVEL_KINDS:
-            positions = find_positions(
-                reader,
-                last_commit(reader, DELAY_SINK_ID),
-                DelayOffsetsFile(reader.paths.config).offsets(),
-                now_ms,
-                reader.index_coverage,
-            )
+            after, claimed = last_commit(reader, DELAY_SINK_ID), DelayOffsetsFile(reader.paths.config).offsets()
+            lags = file_lags(after, claimed)
+            positions = find_positions(reader, after, claimed, now_ms, reader.index_coverage)
             delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
         low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
-        return Due(delayed, low < high, result.next_due_ms)
+        return Due(delayed, low < high, result.next_due_ms, lags)
 
 
 def _previewed(job: RequeueJob) -> Told:

@@ -26,8 +26,9 @@ from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import SCHEDULE_TOPIC, MessageExt
 from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, preview_due
+from rocketflow_store.schedule.positions import file_lags
 from rocketflow_store.schedule.service import ScheduleMessageService
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.sink.staged_part import batch_directory, stage
 
 NOW = 1_700_000_000_000
@@ -259,6 +260,7 @@ def test_the_envelope_tells_where_to_go_on(
     claim(tmp_path / "s", file)
     with MessageStore.open(tmp_path / "s", config) as store:
         assert deliver_due(store).rows == 0
+        assert DelayOffsetsFile(tmp_path / "s" / "config").offsets()[1] == 3
         clock.set(NOW + 2000)
         assert deliver_due(store).rows == 6
         assert bodies(store) == list(range(9))
@@ -288,6 +290,18 @@ def test_what_a_broker_delivered_is_not_delivered_again(
         assert bodies(store) == list(range(40 + ours))
         assert DelayOffsetsFile(path / "config").offsets()[1] == 40 + ours
     assert verify_store(path).findings == []
+
+
+def test_a_file_that_lags_is_known(store: MessageStore, clock: ManualClock) -> None:
+    """What a kill between a commit and the file leaves: a broker would deliver again."""
+    put(store, 3)
+    clock.set(NOW + 1000)
+    assert not file_lags(last_commit(store, SINK_ID), {})
+    deliver_due(store)
+    assert not file_lags(last_commit(store, SINK_ID), {1: 3})
+    assert not file_lags(last_commit(store, SINK_ID), {1: 4, 2: 7})
+    assert file_lags(last_commit(store, SINK_ID), {1: 2})
+    assert file_lags(last_commit(store, SINK_ID), {})
 
 
 def test_a_claim_that_nothing_speaks_against_is_believed(tmp_path: Path, clock: ManualClock) -> None:

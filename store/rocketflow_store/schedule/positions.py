@@ -87,6 +87,14 @@ def delivered_of(after: CommitEnvelope | None) -> dict[int, int]:
         ) from error
 
 
+def file_lags(after: CommitEnvelope | None, claimed: Mapping[int, int]) -> bool:
+    """Whether delayOffset.json says less than was delivered: a delivery was killed before it wrote the file.
+
+    A broker that starts now would deliver again; any delivery, also of nothing, writes the file.
+    """
+    return any(claimed.get(level, 0) < offset for level, offset in delivered_of(after).items())
+
+
 def find_positions(
     reads: PositionReads,
     after: CommitEnvelope | None,
