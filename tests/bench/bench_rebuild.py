@@ -48,7 +48,7 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     """Only the log is left: processes on two processors and one, Spark on two, and Apache's store, in turn."""
     rates: dict[str, list[float]] = {}
     whole: list[float] = []
-    memory: list[float] = []
+    memory: dict[str, list[float]] = {}
     size = 0
     for _ in range(RUNS):
         for label, arguments, cores in (
@@ -64,9 +64,9 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
             assert told["indexEntries"] == 2 * count, told
             size = told["bytes"]
             rates.setdefault(label, []).append(told["mbPerSecond"])
+            memory.setdefault(label, []).append(anonymous / _MIB)
             if label == "2 cores":
                 whole.append(seconds)
-                memory.append(anonymous / _MIB)
             elif label != "1 core":
                 rates.setdefault(f"{label}, its start included", []).append(size / seconds / 1e6)
         if apache is not None:
@@ -78,7 +78,8 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     figures = {label: Figure(f"{what}, {label}", "MB/s", tuple(found)) for label, found in rates.items()}
     yield from figures.values()
     yield Figure(f"{what}, 2 cores, the command as a whole", "s", tuple(whole))
-    yield Figure(f"{what}, 2 cores, most RssAnon of a process", "MiB", tuple(memory))
+    for label in ("2 cores", "Spark local[2]"):
+        yield Figure(f"{what}, {label}, most RssAnon of a Python process", "MiB", tuple(memory[label]))
     yield ratio(figures["2 cores"], figures["1 core"])
     theirs = figures.get(f"Apache {VERSION}")
     if theirs is not None:
@@ -106,19 +107,30 @@ def _rebuild(path: Path, arguments: tuple[str, ...], cores: int) -> tuple[dict[s
     )
     most = 0
     while process.poll() is None:
-        if "spark" not in arguments:
-            most = max(most, *(_anonymous(one) for one in (process.pid, *_children(process.pid))))
+        mine_too = [process.pid, *_descendants(process.pid)]
+        most = max(most, *(_anonymous(one) for one in mine_too if not _is_java(one)))
         time.sleep(0.02)
     assert process.stdout is not None
     told: dict[str, Any] = json.loads(process.stdout.read())
     return told, most
 
 
-def _children(pid: int) -> list[int]:
+def _descendants(pid: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found = [int(one) for one in thread.read_text().split()]
+        except OSError:
+            continue
+        for child in found:
+            yield child
+            yield from _descendants(child)
+
+
+def _is_java(pid: int) -> bool:
     try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
     except OSError:
-        return []
+        return True
 
 
 def _anonymous(pid: int) -> int:

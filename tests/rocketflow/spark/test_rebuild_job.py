@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,11 @@ def test_an_executor_that_does_not_see_the_store(
         SparkEngine(spark).run(run_scan, [task], "scan", lambda _: None)
     assert exit_code_of(caught.value) == 2
     assert str(gone.path) in capsys.readouterr().err
+    side = str(tmp_path / "not-shared")
+    beside = replace(task, settings=replace(task.settings, side=side))
+    with pytest.raises(Exception, match=f"{side}: is not there; on .*every executor has to see") as caught:
+        SparkEngine(spark).run(run_scan, [beside], "scan", lambda _: None)
+    assert exit_code_of(caught.value) == 2
 
 
 def test_what_is_wrong_is_found_before_a_jvm_starts(
