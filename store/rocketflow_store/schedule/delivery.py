@@ -14,6 +14,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store import events
@@ -21,7 +22,7 @@ from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.index.index_coverage import index_coverage
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.schedule.positions import Positions, find_positions
-from rocketflow_store.schedule.redelivery import Redelivery, Skipped, due_units, levels_of, redeliveries
+from rocketflow_store.schedule.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.topic_names import RETRY_PREFIX
@@ -40,6 +41,8 @@ SINK_ID: Final = "rmq_sys_schedule"
 """Whose commits these are."""
 COMMIT_BYTES: Final = 64 << 20
 _RETRY_QUEUES: Final = 1
+_SKIPPED_BYTES: Final = 512
+"""Memory that a message takes that is left out."""
 
 
 @dataclass(slots=True)
@@ -237,11 +240,12 @@ def due_by_level(
 
 
 def tell_skipped(store: MessageStore, skipped: Iterable[Skipped]) -> None:
-    """One event for each message that stays undelivered for good, halves of transactions apart."""
-    for one in skipped:
-        if one.kind != "half":
-            why = f"delayed message at queue offset {one.queue_offset} is not delivered: {one.why}"
-            events.tell(events.SKIPPED, store.path, one.place, why, offset=one.queue_offset)
+    """Tell of messages that stay undelivered for good (halves of transactions apart), once for each cause and place."""
+    told = [one for one in skipped if one.kind != HALF]
+    for (place, why), some in groupby(told, lambda one: (one.place, one.why)):
+        offsets = [one.queue_offset for one in some]
+        text = f"delayed messages from queue offset {offsets[0]} on are not delivered: {why}"
+        events.tell(events.SKIPPED, store.path, place, text, offset=offsets[0], count=len(offsets))
 
 
 def _together(found: Iterable[Redelivery], most_bytes: int) -> Iterator[list[Redelivery]]:
@@ -249,10 +253,11 @@ def _together(found: Iterable[Redelivery], most_bytes: int) -> Iterator[list[Red
     some: list[Redelivery] = []
     size = 0
     for one in found:
-        if some and size + one.bytes > most_bytes:
+        needs = one.bytes + _SKIPPED_BYTES * len(one.skipped)
+        if some and size + needs > most_bytes:
             yield some
             some, size = [], 0
         some.append(one)
-        size += one.bytes
+        size += needs
     if some:
         yield some
