@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition's messages go, and from which offset on: `base` is None where nothing was ever committed."""
+    """Where a partition's messages go, and from which offset on.
+
+    `base` is None where nothing was ever committed: then from the log's begin, or with `latest` from its end.
+    """
 
     store_topic: str
     partitions: int
     base: int | None
+    latest: bool = False
 
 
 class _Topics:
@@ -64,9 +68,9 @@ class _Topics:
         self._partitions = {topic: max(ids, default=-1) + 1 for topic, ids in partitions.items()}
         return partitions
 
-    def place(self, topic: str, base: int | None) -> Place:
+    def place(self, topic: str, base: int | None, *, latest: bool = False) -> Place:
         """Where messages of a topic go."""
-        return Place(self.names[topic], self._partitions[topic], base)
+        return Place(self.names[topic], self._partitions[topic], base, latest)
 
 
 class ManualAssignment:
@@ -97,8 +101,7 @@ class ManualAssignment:
         places = {}
         for tp in came:
             base = None if last is None else next_offset(last.progress, tp.topic, tp.partition)
-            begin(self._consumer, tp, base, latest=latest)
-            places[tp] = self._topics.place(tp.topic, base)
+            places[tp] = self._topics.place(tp.topic, base, latest=latest)
         return places, went
 
     def is_complete(self) -> bool:
@@ -140,7 +143,7 @@ class GroupAssignment:
             self._joined = True
             for tp in partitions:
                 base = None if last is None else next_offset(last.progress, tp.topic, tp.partition)
-                begin(self._consumer, tp, base, latest=False)
+                begin(self._consumer, tp, base, latest=False)  # so that nobody asks the group
                 self._came[tp] = self._topics.place(tp.topic, base)
                 if tp in self._went:
                     self._went.remove(tp)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 100
 _CLOSE_MS: Final = 2_000
+_WARN_S: Final = 10.0
 _COMMIT_TRIES: Final = 5
 
 
@@ -60,7 +61,7 @@ class KafkaToStore:
         self._in_commit: list[tuple[Any, PartitionPart]] = []
         self._paused = False
         self._targets: dict[Any, int] | None = None
-        self._checked_at = 0.0
+        self._warned = float("-inf")
 
     def run(self) -> BridgeSummary:
         """Copy until stopped, or until caught up."""
@@ -75,6 +76,8 @@ class KafkaToStore:
         with contextlib.ExitStack() as at_last:
             at_last.callback(port.close)
             self._port = port
+            last = port.last_commit(options.sink_id)
+            self.summary.progress = {} if last is None else dict(last.progress)
             self._encoder = PartEncoder(port.config, options)
             with self._stop.may_end():
                 self._consumer, _ = clients.consumer(options, **self._consumer_options())
@@ -84,7 +87,7 @@ class KafkaToStore:
             with self._stop.may_end():
                 kind = GroupAssignment if options.shared else ManualAssignment
                 self._assignment = kind(options, self._consumer, port)
-                self._follow_assignment()
+                self._follow_assignment({})
             self._copy()
         self.summary.stopped = self._stop.signal_name
         return self.summary
@@ -109,7 +112,7 @@ class KafkaToStore:
     def _copy_on(self) -> None:
         while not self._stop.asked.is_set():
             polled = self._poll()
-            self._follow_assignment()
+            self._follow_assignment(polled)
             self._take(polled)
             self._reap(wait=False)
             self._back_off()
@@ -123,7 +126,7 @@ class KafkaToStore:
                 self.summary.tell()
 
     def _poll(self) -> dict[Any, list[Any]]:
-        from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
+        from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, RetriableError
 
         try:
             found: dict[Any, list[Any]] = self._consumer.poll(_POLL_MS)
@@ -132,25 +135,36 @@ class KafkaToStore:
             self._lost(error.args[0] if error.args else {})
         except LogTruncationError as error:
             self._lost({tp: self._consumer.position(tp, timeout_ms=0) for tp in error.divergent_offsets})
+        except RetriableError as error:  # a broker that is away; what was handed out before is not touched by it
+            if time.monotonic() - self._warned > _WARN_S:
+                self._warned = time.monotonic()
+                warn(str(clients.as_bridge_error(self._options, error)))
         except KafkaError as error:
             raise clients.as_bridge_error(self._options, error) from None
         except (RuntimeError, ValueError) as error:
             raise KafkaRefusedError(self._options.client.hide(f"kafka-python failed: {error!r}")) from error
         return {}
 
-    def _follow_assignment(self) -> None:
-        """Partitions that came, and that went: what was polled of those is dropped, whoever has them reads it again."""
+    def _follow_assignment(self, polled: dict[Any, list[Any]]) -> None:
+        """Partitions that came, and that went: what was polled of those is dropped, whoever has them reads it again.
+
+        A partition that came is begun here, in the thread that polls: what this poll gave of it may be of before.
+        """
         with self._stop.may_end():
             came, went = self._assignment.changes()
         for tp in went:
             self._drop(tp)
         for tp, place in came.items():
             self._drop(tp)
+            polled.pop(tp, None)
+            if tp not in self._consumer.assignment():
+                continue  # gone again: that will be told next
             self._reading[tp] = _Reading(place.store_topic, place.partitions, place.base)
+            begin(self._consumer, tp, place.base, latest=place.latest)
             if self._paused:
                 self._consumer.pause(tp)
         if came and self._options.until_caught_up and self._targets is not None:
-            self._targets |= self._ends(list(came))
+            self._targets |= self._ends([tp for tp in came if tp in self._reading])
 
     def _drop(self, tp: Any) -> None:
         gone = self._reading.pop(tp, None)
@@ -197,7 +211,10 @@ class KafkaToStore:
             if rows >= self._options.max_batch_rows and batches:
                 reading.polled = batches
                 continue
-            following = self._position(tp) if batches or reading.base is None or progress_alone else None
+            if batches:
+                following: int | None = batches[-1].offset + 1
+            else:
+                following = self._position(tp) if reading.base is None or progress_alone else None
             if following is None or following == reading.base:
                 continue
             rows += count_of(batches)
@@ -212,7 +229,7 @@ class KafkaToStore:
             self._commit = self._worker.submit(self._commit_parts, [(part, batches) for _, part, batches in parts])
 
     def _position(self, tp: Any) -> int | None:
-        """The offset behind what was polled; None where it is not known yet."""
+        """The offset behind everything that was polled, marks of transactions too; None where it is not known yet."""
         from kafka.errors import KafkaError
 
         try:

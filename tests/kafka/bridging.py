@@ -73,9 +73,8 @@ class Topics:
         from kafka import KafkaProducer
 
         allow_null_headers()
-        return KafkaProducer(
-            bootstrap_servers=self.address, value_serializer=_leave_null(), linger_ms=10, batch_size=65536, **options
-        )
+        given = {"linger_ms": 10, "batch_size": 65536, **options}
+        return KafkaProducer(bootstrap_servers=self.address, value_serializer=_leave_null(), **given)
 
     @staticmethod
     def give(producer: Any, name: str, one: Sent, partition: int) -> Any:
