@@ -23,7 +23,7 @@ from tests.airflow.conftest import SIZES, AirflowProcess, derived, lose_queues_a
 from tests.airflow.environment import DAGS
 from tests.reliability.trials import FULL
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 REBUILD = "rocketflow_index_rebuild"
 _WAIT_S = 200.0

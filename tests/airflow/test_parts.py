@@ -244,6 +244,8 @@ def test_a_command_ends_with_whoever_waits_for_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=variables)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
+    while not Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"sleep"):
+        time.sleep(0.01)
     parent.kill()
     parent.wait()
     parent.stdout.close()
