@@ -7,6 +7,7 @@ from typing import Final
 from tests.planted.planting import SEEDS, Bug, Change
 
 STORE: Final = "tests/store"
+TIMER: Final = f"{STORE}/timer"
 ROWS: Final = "tests/reliability"
 KAFKA: Final = "tests/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
@@ -550,5 +551,52 @@ BUGS: Final = (
         "a checked batch that comes again with other rows is taken for the one in the log",
         [Change("        if known != ranges:\n", "        if known is None:\n")],
         ["tests/quality/test_stream.py::test_a_batch_that_comes_again_is_written_once"],
+    ),
+    # -- timer messages
+    Bug(
+        "timer-a-tick-early",
+        "what is due in the tick that is running is delivered already",
+        [Change("in self._files.due_ticks(tick) if len(units)", "in self._files.due_ticks(tick + 1) if len(units)")],
+        [f"{TIMER}/test_timer_delivery.py::test_each_is_delivered_in_its_tick_and_looks_as_a_brokers"],
+    ),
+    Bug(
+        "timer-delivered-behind-a-broker",
+        "nobody looks for what a broker delivered",
+        [
+            Change(
+                "            if len(hits):\n                _count(",
+                "            if not len(hits):\n                _count(",
+            )
+        ],
+        [f"{TIMER}/test_timer_golden.py::test_a_wheel_made_anew_holds_what_the_brokers_held"],
+    ),
+    Bug(
+        "timer-wheel-believed",
+        "a wheel that is not the one we left is gone by",
+        [Change("if crc32(wheel.octets()) != stop.wheel_crc:", "if crc32(wheel.octets()) == stop.wheel_crc + 1:")],
+        [f"{TIMER}/test_timer_delivery.py::test_the_files_say_what_waits"],
+    ),
+    Bug(
+        "timer-files-of-another-log",
+        "the timer's files are believed though the log was cut since",
+        [Change("return known <= low or self._mark(known) == self._files.newest", "return True")],
+        [f"{TIMER}/test_timer_delivery.py::test_a_log_that_was_cut_and_grew_again_is_noticed"],
+    ),
+    Bug(
+        "timer-rolled-again",
+        "a message that was put again on its way is delivered beside its copy",
+        [
+            Change(
+                "        rows = rows.take(~superseded(self._store, rows, self._copies))\n        is_due",
+                "        is_due",
+            )
+        ],
+        [f"{TIMER}/test_timer_delivery.py::test_rolled_messages_are_copied_on_their_way"],
+    ),
+    Bug(
+        "timer-recall-ignored",
+        "a recalled message is delivered",
+        [Change("names[row].as_py()) in self.deletes:", "names[row].as_py()) not in self.deletes:")],
+        [f"{TIMER}/test_timer_delivery.py::test_a_recalled_message_never_comes"],
     ),
 )

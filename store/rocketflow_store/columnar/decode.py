@@ -60,6 +60,7 @@ class RecordColumns:
     def __init__(self, buffer: pa.Buffer, positions: Ints, sizes: Ints) -> None:
         self.count = len(positions)
         self.faults: dict[int, str] = {}
+        self._segments: PropertySegments | None = None
         inside = (positions >= 0) & (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)
         # too short for any record: zeros instead, so that there is something to look at
         self.buffer = buffer if buffer.size >= MIN_RECORD_SIZE else pa.py_buffer(bytes(MIN_RECORD_SIZE))
@@ -197,8 +198,10 @@ class RecordColumns:
         return gather(self.buffer, self.body_starts, self.body_ends)
 
     def property_segments(self) -> PropertySegments:
-        """The pairs of all property strings."""
-        return split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
+        """The pairs of all property strings; found once."""
+        if self._segments is None:
+            self._segments = split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
+        return self._segments
 
     def topics(self) -> pa.Array:
         """The topics as the records name them."""

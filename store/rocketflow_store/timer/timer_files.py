@@ -213,7 +213,8 @@ class TimerFiles:
         assert self.log is not None
         ticks, slots = self.wheel.find(self.read_ms, until_ms)
         for tick, slot in zip(ticks.tolist(), slots, strict=True):
-            yield tick, self.log.chain(int(slot["first"]), int(slot["last"]), self.precision_ms, tick)
+            first, last, count = int(slot["first"]), int(slot["last"]), int(slot["num"])
+            yield tick, self.log.chain(first, last, self.precision_ms, tick, count)
 
     def pending(self) -> tuple[int, int | None]:
         """(how many messages wait, without those that delete; the first tick of them)."""

@@ -43,8 +43,8 @@ TIMER_UNIT_DTYPE: Final = np.dtype(
 )
 TIMER_UNIT_SIZE: Final = TIMER_UNIT_DTYPE.itemsize
 TIMER_BLANK: Final = struct.Struct(">iqi")
-_CHAIN_SCAN: Final = 4
-"""A range of the log is read as a whole for a chain that is at least so small a part of it (one in ...)."""
+_CHAIN_SCAN: Final = 8
+"""A range of the log is read as a whole for a chain that is at least one in so many of its records."""
 _SHORT: Final = 4096
 _CRC_BLOCK: Final = 8 << 20
 
@@ -208,13 +208,16 @@ class TimerLog:
             return np.zeros(0, np.int64), np.zeros(0, TIMER_UNIT_DTYPE)
         return np.concatenate(positions), np.concatenate(found)
 
-    def chain(self, first: int, last: int, precision_ms: int, tick_ms: int) -> Units:
-        """The records of a tick, oldest first, by the slot's first and last; CorruptRecordError for a broken chain."""
+    def chain(self, first: int, last: int, precision_ms: int, tick_ms: int, count: int = 0) -> Units:
+        """The records of a tick, oldest first, by the slot's first and last; CorruptRecordError for a broken chain.
+
+        `count` is about how many they are: whether to read all that is between them, or to go from one to the next.
+        """
         self._check_place(first)
         self._check_place(last)
         if first > last:
             raise CorruptRecordError(self.directory, last, "the newest record of a tick stands before its first")
-        if (last - first) // TIMER_UNIT_SIZE <= _SHORT:
+        if (last - first) // TIMER_UNIT_SIZE <= max(_SHORT, _CHAIN_SCAN * count):
             return self._chain_in(first, last, precision_ms, tick_ms)
         walked: list[Units] = []
         at = last
@@ -228,7 +231,7 @@ class TimerLog:
             if at < 0:
                 break
             self._check_place(at)
-            if len(walked) >= _SHORT // _CHAIN_SCAN:  # a long chain: look at the rest of its range as a whole
+            if len(walked) >= _SHORT:  # a long chain: look at the rest of its range as a whole
                 return np.concatenate([self._chain_in(first, at, precision_ms, tick_ms), *walked[::-1]])
         return np.concatenate(walked[::-1])
 

@@ -60,6 +60,8 @@ def test_rolled_messages_are_copied_on_their_way(tmp_path: Path) -> None:
     for minutes in (0, 31, 61, 70, 90, 120, 181, 241, 290, 301):
         world.now = START + minutes * 60 * SECOND
         rolled += world.run().rolled
+        if minutes in (61, 181):  # what was rolled is not rolled again by a wheel that is made anew
+            (world.path / "rocketflow/timer").unlink()
         world.check()
     assert rolled == 1 + 1 + 3  # after half the window, after all of it, and thrice: the last rest fits into it
     with StoreReader(world.path) as reader:
@@ -244,9 +246,10 @@ def test_a_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
         number = len(world.sent)
         assert store.max_offset(TIMER_TOPIC, 0) == 1
         assert world.send(store, 65_000) == number
-    world.now = START + 120_000
-    world.run()
-    world.check()
+    for after in (68_000, 120_000):
+        world.now = START + after
+        world.run()
+        world.check()
 
 
 def test_the_service_delivers_and_leaves_everything_in_order(tmp_path: Path) -> None:
