@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.gx_metrics import COUNTS_ONLY
 from rocketflow.quality.parsed_bodies import WELL_FORMED, parse, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
 from rocketflow.quality.split import marked, quarantining, routed
 from rocketflow.quality.suite import Action
-from rocketflow.quality.verdicts import Verdict, ask_gx, compare, judge
+from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,14 +79,11 @@ def check_batch(
     try:
         own = parsed.where(WELL_FORMED).select(*[f"`{name}`" for name in plan.schema.fieldNames()])
         asked = ask_gx(rows.sparkSession, own, plan.asked)
-        if ask_all:
-            rest = [one for one in plan.checks if not one.asked]
-            asked |= ask_gx(rows.sparkSession, own, rest, COUNTS_ONLY)
         run = partial(_run_pass, marked(parsed, plan), plan, settings, batch_id, store, sink_id)
         report, staged, aggregates = run(())
         verdicts = judge(plan, report, aggregates, asked, settings.action)
         if ask_all:
-            compare(plan, verdicts, asked)
+            compare_with_gx(rows.sparkSession, own, plan, verdicts, report, aggregates)
         if stop:
             _stop_where_asked(verdicts, batch_id, settings, report)
         gate = _gate(plan, verdicts)

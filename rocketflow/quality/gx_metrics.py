@@ -24,8 +24,8 @@ class MetricFailedError(Exception):
     """GX could not make a metric; its own words."""
 
 
-COUNTS_ONLY: Final = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
-"""As `RESULT_FORMAT`, without examples: each costs GX another Spark job."""
+VERDICT_ONLY: Final = {"result_format": "BOOLEAN_ONLY"}
+"""What a verdict needs, without examples: each costs GX another Spark job."""
 
 
 def runtime_configuration(result_format: dict[str, Any] = RESULT_FORMAT) -> dict[str, Any]:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.errors import ValidatorError
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.gx_metrics import RESULT_FORMAT, GxEngine, MetricFailedError, runtime_configuration
+from rocketflow.quality.gx_metrics import (
+    RESULT_FORMAT,
+    VERDICT_ONLY,
+    GxEngine,
+    MetricFailedError,
+    runtime_configuration,
+)
 from rocketflow.quality.suite import Action
 
 if TYPE_CHECKING:
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from rocketflow.quality.suite_plan import Check, SuitePlan
 
 _DIGITS: Final = 12
-_COUNTS: Final = ("element_count", "unexpected_count", "missing_count", "observed_value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +88,29 @@ def _examples(check: Check, report: PassReport) -> list[Any]:
     return [{name: row.get(name) for name in check.columns} for row in rows]
 
 
-def ask_gx(
-    spark: SparkSession, rows: DataFrame, checks: Sequence[Check], result_format: dict[str, Any] = RESULT_FORMAT
-) -> dict[str, dict[str, Any]]:
+def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, dict[str, Any]]:
     """GX's own validation of `rows`, all checks in one metric graph: {label: result}.
 
     What GX swallows into `exception_info` is an error here: a validator that failed has not found good data.
     """
+    return {label: as_json(made) for label, (made, _) in _validated(spark, rows, checks, RESULT_FORMAT).items()}
+
+
+def _validated(
+    spark: SparkSession, rows: DataFrame, checks: Sequence[Check], result_format: dict[str, Any]
+) -> dict[str, tuple[Any, dict[Any, Any]]]:
+    """{label: (GX's result, the metrics that it was made of)}."""
     if not checks:
         return {}
     engine = GxEngine(spark, rows, result_format)
     try:
         values = engine.resolve([one.gx for one in checks])
         return {
-            one.source.label: as_json(
+            one.source.label: (
                 one.gx.metrics_validate(
                     metrics=values, execution_engine=engine.engine, runtime_configuration=engine.configuration()
-                )
+                ),
+                values,
             )
             for one in checks
         }
@@ -107,19 +118,32 @@ def ask_gx(
         raise ValidatorError(f"Great Expectations failed: {str(error).splitlines()[0]}") from error
 
 
-def compare(plan: SuitePlan, ours: Sequence[Verdict], theirs: dict[str, dict[str, Any]]) -> None:
-    """ValidatorError where GX, asked itself, says anything else than the pass."""
-    for verdict in ours:
-        gx = theirs[verdict.label]
-        pairs = [("success", verdict.success, bool(gx["success"]))]
+def compare_with_gx(
+    spark: SparkSession,
+    rows: DataFrame,
+    plan: SuitePlan,
+    verdicts: Sequence[Verdict],
+    report: PassReport,
+    aggregates: dict[str, Any],
+) -> None:
+    """Have GX validate `rows` itself; ValidatorError where a verdict or a number is another than the pass's."""
+    checks = [one for one in plan.checks if not one.asked]
+    found = _validated(spark, rows, checks, VERDICT_ONLY)
+    ours = {one.label: one.success for one in verdicts}
+    for check in checks:
+        label = check.source.label
+        made, values = found[label]
+        pairs = [("success", ours[label], bool(made.success))]
+        counted = {metric: int(report.counts[number]) for metric, number in check.counters.items()}
+        counted |= {metric: aggregates[name] for metric, name in check.observed.items()}
         pairs += [
-            (name, verdict.result["result"].get(name), gx["result"].get(name))
-            for name in _COUNTS
-            if name in gx["result"]
+            (metric[0], _rounded(mine), _rounded(values[metric]))
+            for metric, mine in counted.items()
+            if metric in values
         ]
         for name, mine, other in pairs:
-            if mine != other:
-                raise ValidatorError(f"{verdict.label}: {name} is {other} for Great Expectations, {mine} for the pass")
+            if mine != other and not (mine == 0 and other is None):  # GX's sum over no rows is null
+                raise ValidatorError(f"{label}: {name} is {other} for Great Expectations, {mine} for the pass")
 
 
 def as_json(result: Any) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from rocketflow_store import MessageStore
 from rocketflow_store.fsck.verify import verify_store
 from tests.quality.flight_rules import SUITE, bad_flights
 from tests.quality.topics import origins, rows_of
-from tests.reliability.trials import environment, seeds
+from tests.reliability.trials import LEVEL, environment, seeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = len(seeds(1, 50))
-"""One, or 50 in a row with RF_FULL=1."""
+KILLS = len(seeds(4, 50))
+"""Four with RF_FAULTS=1, 50 in a row with RF_FULL=1; each takes a JVM's start."""
 BATCHES = 6 + KILLS
 ROWS = 300
 
@@ -53,7 +53,7 @@ def _killed(command: list[str], made: random.Random) -> str | None:
                     timer.start()
         out = child.stdout.read()
         code = child.wait()
-        assert code in (0, -signal.SIGKILL), "".join(said)[-3000:]
+        assert code <= 0, "".join(said)[-3000:]  # done, or ended by a signal
         return out if code == 0 else None
     finally:
         if timer is not None:
@@ -72,9 +72,10 @@ def _kill(child: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: what a kill leaves is replayed in test_stream")
 @pytest.mark.timeout(7200)
 def test_kills_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    seed = seeds(1, 50)[0]
+    seed = seeds(4, 50)[0]
     made = random.Random(seed)
     print(f"seed {seed}")
     count = BATCHES * ROWS
