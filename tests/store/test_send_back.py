@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rocketflow_store import (
@@ -21,11 +22,13 @@ from rocketflow_store import (
     StoreReader,
 )
 from rocketflow_store.config_files import SubscriptionGroupConfig
-from rocketflow_store.errors import MessageNotFoundError, StoreConfigError
+from rocketflow_store.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import PROPERTY_CRC32, SCHEDULE_TOPIC
+from rocketflow_store.retry.bulk_send_back import send_back_many
 from rocketflow_store.retry.client_resend import put_client_resend
+from rocketflow_store.retry.ledger import ledger
 from rocketflow_store.retry.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
 from tests.conftest import GOLDEN
 
@@ -196,3 +199,67 @@ def test_an_ordered_consumers_dead_letters_are_as_apaches(golden_store: Callable
                 flag=theirs.flag,
             )
             assert said(stored(store, put_client_resend(store, sent))) == said(theirs)
+
+
+@pytest.mark.parametrize("level", [0, 5, -1])
+def test_many_at_once_are_the_same_records(golden_store: Callable[..., Path], tmp_path: Path, level: int) -> None:
+    """All that a real client sent and retried in features-53, and ours with far hosts and compressed bodies."""
+    shutil.copytree(golden_store("features-53"), tmp_path / "one")
+    with MessageStore.open(tmp_path / "one") as store:
+        put(store, 5, sys_flag=1 | 0x300, born_host="[2001:db8::1]:9", reconsume_times=15)
+        put(store, 5, reconsume_times=16, deliver_timestamp=1)
+        store.config_files.subscription_groups.put(SubscriptionGroupConfig("g", retry_queue_nums=3))
+    shutil.copytree(tmp_path / "one", tmp_path / "many")
+    sent = {}
+    for name in ("one", "many"):
+        with MessageStore.open(tmp_path / name) as store:
+            topics = ("f-retry", "%RETRY%cg-retry", "f-compress", "orders")
+            offsets = [
+                int(offset)
+                for topic in topics
+                for queue_id in store.queues(topic)
+                for offset in store.read_units(topic, queue_id, *store.bounds(topic, queue_id))["phy_offset"]
+            ]
+            begin, request = store.max_phy_offset, SendBack("g", level)
+            if name == "one":
+                results = consumer_send_msgs_back(store, request, sorted(offsets))
+                assert all(result.stored for result in results)
+            else:
+                result = send_back_many(store, request, np.array(offsets[::-1]))
+                assert result.retried + result.dead == len(offsets)
+                assert result.dead == (len(offsets) if level < 0 else 5)
+            sent[name] = [
+                said(message)
+                for topic in (SCHEDULE_TOPIC, "%DLQ%g")
+                for queue_id in store.queues(topic)
+                for unit in store.read_units(topic, queue_id, *store.bounds(topic, queue_id))
+                if unit["phy_offset"] >= begin
+                for message in [store.look_message_by_offset(int(unit["phy_offset"]))]
+                if message is not None
+            ]
+            hosts = {store.look_message_by_offset(int(offset)).store_host for offset in offsets}  # type: ignore[union-attr]
+            assert len(hosts) == 2, "those of the broker, and ours"
+        assert verify_store(tmp_path / name).findings == []
+    assert len(sent["one"]) == len(offsets) > 50
+    assert sent["many"] == sent["one"]
+
+
+def test_many_at_once_or_none(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        offsets = np.array(put(store, 9000))
+        end = store.max_phy_offset
+        for wrong in (end, offsets[1] - 1, -5):
+            with pytest.raises((MessageNotFoundError, CorruptRecordError), match=str(wrong)):
+                send_back_many(store, SendBack("g"), np.append(offsets, wrong))
+        with pytest.raises(StoreConfigError, match="group"):
+            send_back_many(store, SendBack("a b"), offsets)
+        store.config_files.subscription_groups.put(SubscriptionGroupConfig("none", retry_queue_nums=0))
+        assert send_back_many(store, SendBack("none"), offsets).retried == 0
+        assert store.max_phy_offset == end
+        assert send_back_many(store, SendBack("g"), offsets).retried == 9000
+        (message,) = store.get_message(SCHEDULE_TOPIC, 2, 8999).messages
+        assert message.store_host == store.config.store_host
+    with StoreReader(tmp_path / "s") as reader:
+        (entry,) = [one.as_dict() for one in ledger(reader)]
+    assert (entry["kind"], entry["to"], entry["rows"]) == ("send-back", {"%RETRY%g": 9000}, 9000)
+    assert verify_store(tmp_path / "s").findings == []

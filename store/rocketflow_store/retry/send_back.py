@@ -13,11 +13,13 @@ defines both names, its clients carry them along unseen, and a replay finds the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from rocketflow_store.columnar.hashing import splitmix64
 from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.errors import MessageNotFoundError
-from rocketflow_store.java_compat import crc32
 from rocketflow_store.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
@@ -40,11 +42,13 @@ from rocketflow_store.retry.retry_topics import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from rocketflow_store.message import MessageExt
     from rocketflow_store.message_store import MessageStore
     from rocketflow_store.results import PutMessageResult
 
-_OF_AN_EARLIER_DELAY: Final = (
+OF_AN_EARLIER_DELAY: Final = (
     PROPERTY_REAL_TOPIC,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_TIMER_DELIVER_MS,
@@ -90,7 +94,7 @@ def consumer_send_msgs_back(
 ) -> list[PutMessageResult]:
     """Send messages back in this order with one flush for all; none is stored where one of them cannot be found.
 
-    The list is empty where the group has no retry queues.
+    The list is empty where the group has no retry queues. `bulk_send_back` is for very many of them.
     """
     back, dead = retry_topic(request.group), dlq_topic(request.group)
     config = store.config_files.subscription_groups.get(request.group) or SubscriptionGroupConfig(request.group)
@@ -103,18 +107,25 @@ def consumer_send_msgs_back(
         if message.reconsume_times >= most or request.delay_level < 0:
             messages.append(_sent_back(message, dead, 0, 0, dead_letter=request.origin_properties))
         else:
-            level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
-            level = min(level, len(store.config.delay_levels_ms))
-            messages.append(_sent_back(message, back, _retry_queue(message, config.retry_queue_nums), level))
+            times, places = np.array([message.reconsume_times]), np.array([message.phy_offset])
+            (level,) = delay_levels_of(times, request.delay_level, len(store.config.delay_levels_ms)).tolist()
+            (queue_id,) = retry_queues(places, config.retry_queue_nums).tolist()
+            messages.append(_sent_back(message, back, queue_id, level))
     store.ensure_topic(back, config.retry_queue_nums)
     if any(message.topic == dead for message in messages):
         store.ensure_topic(dead, DLQ_QUEUE_NUMS)
     return store.put_messages(messages)
 
 
-def _retry_queue(message: MessageExt, queues: int) -> int:
-    """One of the queues of the retry topic: a broker throws dice, here a message's place decides."""
-    return crc32(message.msg_id.encode()) % queues
+def retry_queues(phy_offsets: npt.NDArray[np.int64], queues: int) -> npt.NDArray[np.int64]:
+    """Which queue of the retry topic messages go to: a broker throws dice, here a message's place decides."""
+    return (splitmix64(phy_offsets.astype(np.uint64)) % np.uint64(queues)).astype(np.int64)
+
+
+def delay_levels_of(reconsume_times: npt.NDArray[Any], asked: int, most: int) -> npt.NDArray[np.int64]:
+    """How long messages wait that were consumed so often, as delay levels; `asked` is another level, or 0."""
+    levels = np.full(len(reconsume_times), asked) if asked else FIRST_RETRY_LEVEL + reconsume_times.astype(np.int64)
+    return np.minimum(levels, most)
 
 
 def _message_at(store: MessageStore, phy_offset: int) -> MessageExt:
@@ -132,7 +143,7 @@ def _sent_back(message: MessageExt, topic: str, queue_id: int, level: int, *, de
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
     if level > 0:  # the delay is another one now, and wins over a delivery time
-        for name in _OF_AN_EARLIER_DELAY:
+        for name in OF_AN_EARLIER_DELAY:
             properties.pop(name, None)
     if dead_letter:
         properties |= {PROPERTY_DLQ_ORIGIN_TOPIC: origin, PROPERTY_DLQ_ORIGIN_MESSAGE_ID: origin_id}

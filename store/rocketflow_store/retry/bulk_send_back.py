@@ -1,0 +1,213 @@
+"""Many messages sent back at once: the records that `send_back` makes, encoded by columns, appended as one commit.
+
+The commit has an envelope (kind "send-back" in the ledger): all of them are there, or none. Where the store's host and
+a record's are not both IPv4, or both IPv6, the record keeps the host of its first store.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.columnar.gather import constant_string, int_array
+from rocketflow_store.columnar.reput import reput
+from rocketflow_store.config_files import SubscriptionGroupConfig
+from rocketflow_store.errors import CorruptRecordError, MessageNotFoundError
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.message import (
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_WAIT,
+    SCHEDULE_TOPIC,
+)
+from rocketflow_store.retry.retry_topics import (
+    DLQ_QUEUE_NUMS,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
+from rocketflow_store.retry.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
+from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.sink.sink_commit import last_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.retry.send_back import SendBack
+
+    Ints = npt.NDArray[np.int64]
+
+SINK_ID: Final = "rmq_sys_send_back"
+_CHUNK_ROWS: Final = 4096
+_CHUNK_BYTES: Final = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """How many messages will be retried, how many are dead letters, and where they lie in the log."""
+
+    retried: int
+    dead: int
+    begin_offset: int
+    end_offset: int
+
+
+def send_back_many(store: MessageStore, request: SendBack, phy_offsets: npt.NDArray[np.int64]) -> SentBack:
+    """Send messages back in the order of the log; durable on return, all or none.
+
+    Nothing is stored for a group without retry queues. StoreConfigError for a name that is no group's,
+    MessageNotFoundError or CorruptRecordError where one is no message.
+    """
+    back, dead = retry_topic(request.group), dlq_topic(request.group)
+    config = store.config_files.subscription_groups.get(request.group) or SubscriptionGroupConfig(request.group)
+    if config.retry_queue_nums <= 0 or len(phy_offsets) == 0:
+        return SentBack(0, 0, store.max_phy_offset, store.max_phy_offset)
+    chunks: list[EncodedChunk] = []
+    topics: Counter[str] = Counter()
+    for records, places in _records(store, np.sort(phy_offsets)):
+        for topic, chunk in _sent_back(store, request, config, records, places):
+            chunks.append(chunk)
+            topics[topic] += len(chunk.sizes)
+    store.ensure_topic(back, config.retry_queue_nums)
+    if topics[dead]:
+        store.ensure_topic(dead, DLQ_QUEUE_NUMS)
+    progress = {"kind": "send-back", "from": None, "topics": dict(+topics)}
+    run_id, rows = uuid.uuid4().hex, sum(topics.values())
+    while True:
+        try:
+            batch = ProgressBatch(SINK_ID, run_id, last_commit(store, SINK_ID), progress, rows, chunks)
+            result = commit_progress(store, batch)
+        except ProgressMovedError:  # another thread sent back meanwhile
+            continue
+        return SentBack(topics[back], topics[dead], result.begin_offset, result.end_offset)
+
+
+def _records(store: MessageStore, phy_offsets: Ints) -> Iterator[tuple[RecordColumns, Ints]]:
+    """Sound records and their places, a bounded part at a time."""
+    log, found = store.log, 0
+    outside = (phy_offsets < store.min_phy_offset) | (phy_offsets + MIN_RECORD_SIZE > store.max_phy_offset)
+    if outside.any():
+        raise MessageNotFoundError(store.path, int(phy_offsets[outside][0]))
+    for run, mapped in log.by_file(phy_offsets):
+        for start in range(run.start, run.stop, _CHUNK_ROWS):
+            places = phy_offsets[start : min(start + _CHUNK_ROWS, run.stop)]
+            sizes = log.columns(mapped, _units(places, np.full(len(places), MIN_RECORD_SIZE))).field(">i4", 0)
+            ends = np.cumsum(np.clip(sizes, 0, None).astype(np.int64))
+            begin = 0
+            while begin < len(places):
+                before = int(ends[begin - 1]) if begin else 0
+                stop = max(int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right")), begin + 1)
+                yield _sound(store, mapped, places[begin:stop], sizes[begin:stop]), places[begin:stop]
+                begin = stop
+            found += len(places)
+    if found < len(phy_offsets):
+        raise MessageNotFoundError(store.path, int(phy_offsets[found]))
+
+
+def _sound(store: MessageStore, mapped: MappedFile, places: Ints, sizes: npt.NDArray[Any]) -> RecordColumns:
+    records = store.log.columns(mapped, _units(places, sizes))
+    records.check_own_offset(mapped.file_from_offset)
+    faults = store.log.faults(records, mapped, bodies=True)
+    if faults:
+        raise CorruptRecordError(mapped.path, int(places[min(faults)]), faults[min(faults)])
+    return records
+
+
+def _units(places: Ints, sizes: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    units = np.zeros(len(places), UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"] = places, sizes
+    return units
+
+
+def _sent_back(
+    store: MessageStore, request: SendBack, group: SubscriptionGroupConfig, records: RecordColumns, places: Ints
+) -> Iterator[tuple[str, EncodedChunk]]:
+    """(topic that they are for, records to append) of those to be retried and of the dead."""
+    times = records.after_hosts(">i4", 72)
+    most = group.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
+    is_dead = (times >= most) | (request.delay_level < 0)
+    for dead in (False, True):
+        rows = np.flatnonzero(is_dead == dead)
+        if len(rows) == 0:
+            continue
+        some = records if len(rows) == records.count else records.keep(rows)
+        yield (
+            dlq_topic(request.group) if dead else retry_topic(request.group),
+            _encoded(store, request, group, some, places[rows], dead=dead),
+        )
+
+
+def _encoded(
+    store: MessageStore,
+    request: SendBack,
+    group: SubscriptionGroupConfig,
+    records: RecordColumns,
+    places: Ints,
+    *,
+    dead: bool,
+) -> EncodedChunk:
+    count, times = records.count, records.after_hosts(">i4", 72)
+    columns = ColumnBuilder(records, QueueIdentity("", 0, ""), places, places)
+    origin = pc.coalesce(columns.segments.column(PROPERTY_RETRY_TOPIC), records.topics())
+    origin_id = pc.coalesce(columns.segments.column(PROPERTY_ORIGIN_MESSAGE_ID), columns.column("msgId"))
+    properties = {
+        PROPERTY_RETRY_TOPIC: origin,
+        PROPERTY_ORIGIN_MESSAGE_ID: origin_id,
+        PROPERTY_WAIT: constant_string("false", count),
+    }
+    if dead:
+        topic, queue_ids = dlq_topic(request.group), np.zeros(count, np.int32)
+        properties[PROPERTY_DELAY] = constant_string("0", count)
+        if request.origin_properties:
+            properties |= {PROPERTY_DLQ_ORIGIN_TOPIC: origin, PROPERTY_DLQ_ORIGIN_MESSAGE_ID: origin_id}
+    else:
+        levels = delay_levels_of(times, request.delay_level, len(store.config.delay_levels_ms))
+        topic, queue_ids = SCHEDULE_TOPIC, (levels - 1).astype(np.int32)
+        properties[PROPERTY_DELAY] = _texts(levels)
+        properties[PROPERTY_REAL_TOPIC] = constant_string(retry_topic(request.group), count)
+        properties[PROPERTY_REAL_QUEUE_ID] = _texts(retry_queues(places, group.retry_queue_nums))
+    chunk = reput(
+        records,
+        [topic],
+        np.zeros(count, np.int32),
+        queue_ids,
+        store.config,
+        set_properties=properties,
+        drop_properties=() if dead else OF_AN_EARLIER_DELAY,
+        reconsume_times=(times + 1).astype(np.int32),
+    )
+    return _of_this_store(store, records, chunk)
+
+
+def _of_this_store(store: MessageStore, records: RecordColumns, chunk: EncodedChunk) -> EncodedChunk:
+    """The records with this store's host, where it has the width of theirs."""
+    host = np.frombuffer(encode_host(store.config.store_host), np.uint8)
+    rows = np.flatnonzero(records.store_v6 == (len(host) == 20))
+    if len(rows) == 0:
+        return chunk
+    octets = chunk.writable()
+    at = chunk.starts[rows] + 64 + 12 * records.born_v6[rows].astype(np.int64)
+    np.lib.stride_tricks.sliding_window_view(octets, len(host), writeable=True)[at] = host
+    return replace(chunk, data=pa.py_buffer(octets))
+
+
+def _texts(values: npt.NDArray[Any]) -> pa.Array:
+    return int_array(values.astype(np.int64), pa.int64()).cast(pa.string())
