@@ -32,9 +32,10 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.columnar.inner_batches import NoBatchBodyError, unwrap
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.columns import SOURCE_COLUMNS
-from rocketflow_store.commit_envelope import CommitEnvelope, decode_envelope
+from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
@@ -50,12 +51,20 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import StoreMeta
-from rocketflow_store.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.message import (
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
+    PROPERTY_CRC32,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
+)
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.inner_messages import inner_messages
+from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.recovery.stop_record import StopRecord
+from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.sql92 import compile_filter
@@ -260,6 +269,36 @@ def inner_batches(data: bytes) -> None:
     assert one_by_one is not None
     unwrapped.validate(full=True)
     assert unwrapped.column(SOURCE_COLUMNS.index("body")).to_pylist() == [one.body for one in one_by_one]
+
+
+def delayed_record(data: bytes) -> None:
+    """A record that waits, with any properties: put again under a legal topic with what it said, or left out."""
+    raw = record_bytes(topic=SCHEDULE_TOPIC.encode(), properties=data[:4000], property_crc=len(data) % 2 == 1)
+    records = RecordColumns(pa.py_buffer(raw), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
+    if records.faults or content_faults(records):
+        return
+    found = QueueRecords(np.array([3]), np.array([5]), records, [], 4)
+    one = redelivery(found, CONFIG, 1, 1 << 60, encode=True, row_hashes=True)
+    assert (one.rows, len(one.skipped)) in ((1, 0), (0, 1))
+    if one.chunk is None:
+        return
+    (topic,) = one.chunk.topics
+    assert validate_topic(topic) not in (SCHEDULE_TOPIC, COMMIT_TOPIC)
+    octets, zeros = one.chunk.writable(), np.zeros(1, np.int64)
+    relocate(octets, one.chunk.starts, one.chunk.sizes, zeros, zeros, 9, property_crc=one.chunk.property_crc)
+    before, after = decode_record(raw), decode_record(octets.tobytes())
+    assert (after.topic, after.stored_body) == (topic, before.stored_body)
+    for name, value in before.properties.items():
+        assert name in (PROPERTY_CRC32, PROPERTY_INNER_MULTI_QUEUE_OFFSET) or after.properties[name] == value
+
+
+def delayed_seeds() -> list[bytes]:
+    given = {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "1", "TAGS": "a", "KEYS": "k l", "UNIQ_KEY": "7F" * 16}
+    return [
+        encode_properties(given),
+        encode_properties({**given, "INNER_MULTI_QUEUE_OFFSET": "1", "REAL_TOPIC": "%RETRY%g"})[:-1],
+        encode_properties({**given, "REAL_TOPIC": "../x"}),
+    ]
 
 
 def records_by_units(data: bytes) -> None:
@@ -706,6 +745,7 @@ TARGETS = {
         Target("record", a_record, record_seeds),
         Target("record-without-crc", a_record_without_crc, record_seeds),
         Target("records-in-columns", records_in_columns, log_seeds),
+        Target("delayed-record", delayed_record, delayed_seeds),
         Target("records-by-units", records_by_units, by_units_seeds),
         Target("properties", properties, property_seeds),
         Target("consume-queue", consume_queue, lambda: [struct.pack(">qiq", 0, 100, 7) * 3]),

@@ -134,15 +134,16 @@ def redeliveries(
     for block in range(start, end, _BLOCK_UNITS):
         units = reads.read_units(SCHEDULE_TOPIC, level - 1, block, min(block + _BLOCK_UNITS, end))
         for found in queue_records(reads.log, SCHEDULE_TOPIC, level - 1, units, block):
-            one = _redelivery(found, config, level, until_ms, encode=encode, row_hashes=row_hashes)
+            one = redelivery(found, config, level, until_ms, encode=encode, row_hashes=row_hashes)
             yield one
             if one.next_due_ms is not None:
                 return
 
 
-def _redelivery(
+def redelivery(
     found: QueueRecords, config: StoreConfig, level: int, until_ms: int, *, encode: bool, row_hashes: bool
 ) -> Redelivery:
+    """What these messages of a level's queue become, up to the first that is not due."""
     records, next_offset, next_due_ms = found.records, found.next_offset, None
     bad, count = found.bad, records.count
     dues = due_times(found, config, level)
