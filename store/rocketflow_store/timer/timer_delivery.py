@@ -220,8 +220,8 @@ class TimerDelivery:
         places, _, rolled = placed(
             waiting.due, waiting.stored, self._precision_ms, self._store.config.timer_roll_window_slot
         )
-        overdue = rolled & (places < max(tick, self._files.read_ms))
-        gone_through = ~rolled & (waiting.due // self._precision_ms * self._precision_ms < self._files.read_ms)
+        overdue = rolled & (places < tick)
+        gone_through = ~overdue & (places // self._precision_ms * self._precision_ms < self._files.read_ms)
         self._aside = waiting.take(gone_through)
         self._files.add(waiting.take(~overdue & ~gone_through))
         found = rows.take(is_due)

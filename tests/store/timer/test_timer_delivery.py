@@ -123,6 +123,27 @@ def test_a_clock_that_goes_back_neither_doubles_nor_hastens(tmp_path: Path) -> N
     world.check()
 
 
+def test_a_clock_that_was_far_ahead_once(tmp_path: Path) -> None:
+    """What is rolled on its way is rolled when its time has come, not because a tick far behind it was gone through."""
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, 5_000)
+    world.now = START + 30 * DAY
+    world.run()
+    world.now = START + HOUR
+    with world.open() as store:
+        world.send(store, 5 * DAY)
+        world.send(store, DAY)
+    rolled = 0
+    for hours in (2, 30, 60, 100, 150):
+        world.now = START + hours * HOUR
+        run = world.run()
+        rolled += run.rolled
+        assert (run.rolled, run.commits) in ((0, 0), (0, 1), (1, 1))
+        world.check()
+    assert rolled <= 2
+
+
 def test_until_never_runs_ahead_of_the_clock(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
