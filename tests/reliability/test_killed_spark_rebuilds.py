@@ -1,0 +1,209 @@
+"""Row P15 on Spark: a worker's process, the driver's JVM or an executor is killed in the middle of a rebuild."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rocketflow.spark.rebuild_engine import SparkEngine
+from rocketflow_store.config import StorePaths
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.rebuild import log_ranges
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.recovery.derived_swap import finish_swap
+from tests.reliability.results import Tally
+from tests.reliability.test_killed_rebuilds import are_gone, children, derived, harm, made
+from tests.reliability.trials import FULL, environment, seeds
+from tests.rocketflow.spark.cluster import standalone_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+_RANGE = 400_000
+"""Bytes of log a task: some fifty tasks in a store of 60,000 messages."""
+_DEADLINE_S = 120
+DRIVER = f"""
+import sys
+from rocketflow_store.rebuild import log_ranges
+log_ranges._LEAST_RANGE = log_ranges._MOST_RANGE = {_RANGE}
+from rocketflow.spark import rebuild_job, session
+if sys.argv[1]:
+    right = session.build_session
+    session.build_session = lambda name, _: right(name, sys.argv[1], {{"spark.executor.memory": "512m"}})
+sys.exit(rebuild_job.main(["--store", sys.argv[2]]))
+"""
+"""A rebuild in a session of its own: `python -c DRIVER MASTER STORE`."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A store, and its queues and index."""
+    path = tmp_path_factory.mktemp("whole") / "s"
+    return path, made(path)
+
+
+@pytest.fixture(autouse=True)
+def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", _RANGE)
+    monkeypatch.setattr(log_ranges, "_MOST_RANGE", _RANGE)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Processes below `pid`; a JVM's threads each have children of their own."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, thread.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def workers_of(pid: int) -> list[int]:
+    """Python workers of a driver or a cluster below `pid`: the children of Spark's daemons."""
+    daemons = [one for one in descendants(pid) if "pyspark.daemon" in command_line(one)]
+    return [one for daemon in daemons for one in children(daemon)]
+
+
+def made_beside(path: Path, count: int, over: Callable[[], bool]) -> bool:
+    """Wait until the side directory has so many files; False where all was over before."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while time.monotonic() < deadline:
+        if sum(len(files) for _, _, files in os.walk(path / "rocketflow" / "rebuild")) >= count:
+            return True
+        if over():
+            return False
+        time.sleep(0.002)
+    raise AssertionError(f"no {count} files after {_DEADLINE_S} s")
+
+
+def as_it_was(path: Path, before: dict[str, bytes], wanted: dict[str, bytes], context: str) -> None:
+    """Nothing changed, or all of it; then a rebuild sweeps and ends it."""
+    if (path / "rocketflow" / "rebuild" / "swap").exists():
+        finish_swap(StorePaths.of(path))
+        assert derived(path) == wanted, context
+    else:
+        assert derived(path) in (before, wanted), context
+    rebuild_store(path)
+    assert derived(path) == wanted, context
+    assert not (path / "rocketflow" / "rebuild").exists(), context
+    assert verify_store(path).findings == [], context
+
+
+def strike(path: Path, number: int, rng: random.Random, over: threading.Event, killed: list[int]) -> None:
+    """Kill a Python worker once there are so many files."""
+    if made_beside(path, number, over.is_set):
+        workers = workers_of(os.getpid())
+        if workers and not over.is_set():
+            killed.append(rng.choice(workers))
+            os.kill(killed[0], signal.SIGKILL)
+
+
+def test_a_worker_is_killed(
+    spark: SparkSession, whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """Without a second attempt (as local masters are) the job fails, and sweeps; the session goes on."""
+    counts = tally("P15", "a Python worker on Spark")
+    engine = SparkEngine(spark)
+    for seed in seeds(6, 20):
+        rng, path = random.Random(seed), tmp_path / "s"
+        shutil.copytree(whole[0], path)
+        harm(path, rng)
+        before, number, over = derived(path), rng.randrange(1, 40), threading.Event()
+        killed: list[int] = []
+        striker = threading.Thread(target=strike, args=(path, number, rng, over, killed))
+        striker.start()
+        try:
+            rebuild_store(path, engine=engine)
+            failed = ""
+        except Exception as error:  # Spark's, of a task that was lost
+            failed = str(error)
+        over.set()
+        striker.join()
+        context = f"seed {seed}, worker {killed} killed behind {number} files: {failed[:200]!r}"
+        assert not (path / "rocketflow" / "rebuild").exists(), context
+        assert derived(path) == (before if failed else whole[1]), context
+        as_it_was(path, before, whole[1], context)
+        counts.trial(None, context, hit=bool(killed and failed))
+        shutil.rmtree(path)
+    assert counts.hits, "no kill came in time: the row shows nothing"
+
+
+def start(path: Path, master: str = "") -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", DRIVER, master, str(path)]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_the_driver_is_killed(
+    whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """Its JVM, or the process that began it: in either case nobody goes on, and the next run sweeps."""
+    counts = tally("P15", "the JVM of the driver")
+    for seed in seeds(3, 12):
+        rng, path = random.Random(seed), tmp_path / "s"
+        shutil.copytree(whole[0], path)
+        harm(path, rng)
+        before, number, how = derived(path), rng.randrange(1, 30), rng.choice(("JVM", "JVM", "driver"))
+        process = start(path)
+        hit = made_beside(path, number, lambda: process.poll() is not None)  # noqa: B023
+        family = list(descendants(process.pid))
+        jvms = [one for one in family if "java" in command_line(one).split(" ")[0]]
+        hit = hit and bool(jvms) and process.poll() is None
+        if hit:
+            os.kill(jvms[0] if how == "JVM" else process.pid, signal.SIGKILL)
+        code = process.wait(_DEADLINE_S)
+        context = f"seed {seed}, {how} killed behind {number} files, exit code {code}"
+        assert are_gone(family), context
+        if hit and how == "JVM" and code:
+            assert not (path / "rocketflow" / "rebuild").exists(), context
+            assert derived(path) == before, context
+        as_it_was(path, before, whole[1], context)
+        counts.trial(None, context, hit=hit and code != 0)
+        shutil.rmtree(path)
+    assert counts.hits, "no kill came in time: the row shows nothing"
+
+
+@pytest.mark.skipif(not FULL, reason="starts a cluster: RF_FULL=1")
+def test_an_executor_is_killed(
+    whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """On a cluster its tasks are tried again elsewhere: the rebuild ends, and nothing is missing or left over."""
+    counts = tally("P15", "an executor of a cluster")
+    (tmp_path / "cluster").mkdir()
+    with standalone_cluster(tmp_path / "cluster") as url:
+        for seed in seeds(3, 6):
+            rng, path = random.Random(seed), tmp_path / "s"
+            shutil.copytree(whole[0], path)
+            harm(path, rng)
+            before, number = derived(path), rng.randrange(1, 30)
+            process = start(path, url)
+            hit = made_beside(path, number, lambda: process.poll() is not None)  # noqa: B023
+            executors = [one for one in descendants(os.getpid()) if "CoarseGrainedExecutorBackend" in command_line(one)]
+            hit = hit and bool(executors) and process.poll() is None
+            if hit:
+                os.kill(rng.choice(executors), signal.SIGKILL)
+            code = process.wait(_DEADLINE_S)
+            context = f"seed {seed}, an executor of {len(executors)} killed behind {number} files, exit code {code}"
+            assert code == 0, context
+            assert derived(path) == whole[1], context
+            assert not (path / "rocketflow" / "rebuild").exists(), context
+            as_it_was(path, before, whole[1], context)
+            counts.trial(None, context, hit=hit)
+            shutil.rmtree(path)
+    assert counts.hits, "no kill came in time: the row shows nothing"
