@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.parsed_bodies import WELL_FORMED
-from rocketflow.quality.split import BITS, MALFORMED, MASK, OBSERVED, OFFSET, QUEUE
+from rocketflow.quality.split import BITS, MASK, OBSERVED, OFFSET, QUEUE
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.errors import MessageRejectedError, StoreError
@@ -206,6 +206,3 @@ def named_ranges(ranges: dict[int, list[int]], topics: tuple[str, ...]) -> list[
         }
         for queue, (first, last, rows) in sorted(ranges.items())
     ]
-
-
-__all__ = ["EXAMPLES", "MALFORMED", "REPORT_SCHEMA", "PassReport", "PassTask", "named_ranges"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
 import time
 import uuid
@@ -59,9 +58,16 @@ class QualityJob:
         return tuple(dict.fromkeys(one.strip() for one in self.subscribe.split(",") if one.strip()))
 
     @property
+    def path(self) -> str:
+        """The directory of the store that is read."""
+        from rocketflow.spark.options import parse_stores
+
+        return parse_stores(self.source)[0].path
+
+    @property
     def target(self) -> str:
         """The store that is written to."""
-        return (self.sink or self.source).removeprefix("file://")
+        return self.path if self.sink is None else self.sink.removeprefix("file://")
 
 
 @dataclass(slots=True)
@@ -176,8 +182,8 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     spec = spec_of(job.body_schema, job.body_format, job.body_options, suite)
     options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
     source = SourceOptions.parse(options, streaming=True)
-    if len(source.stores) > 1 and job.sink is None:
-        raise UsageError("--source names several stores: --sink says which one is written to")
+    if len(source.stores) > 1:
+        raise UsageError("--source names several stores: give one, and start a job for each of the others")
     for topic in filter(None, (job.good_topic, job.quarantine_topic)):
         SinkOptions.parse({"path": job.target, "topic": topic})
         if topic in job.topics:
@@ -311,9 +317,7 @@ class QualityQuery:
         job, suite = self._job, self.plan.suite
         query_id = _query_id(job.checkpoint)
         commits = QualityCommits(job.target, job.sink_id or f"quality.{query_id}", query_id, uuid.uuid4().hex)
-        named = {one.partition("=")[2] or one for one in job.source.split(",")}
-        counts = [max(queue_counts(path, job.topics).values(), default=0) for path in named if os.path.isdir(path)]
-        queues = job.queues or max(counts, default=0) or 8
+        queues = job.queues or max(queue_counts(job.path, job.topics).values(), default=0) or 8
         targets = [one for one in (job.good_topic, job.quarantine_topic) if one is not None]
         have = commits.prepare(dict.fromkeys(targets, queues))
         route = Route(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.parsed_bodies import HIDDEN, MESSAGE, WELL_FORMED
+from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
 from rocketflow.quality.suite import Action
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "ta
 """What the pass reads of a message; `properties` too where they go on."""
 _AGAIN: Final = "__rf_again"
 _MOST_VALUE: Final = 64
+_MOST_EXAMPLE: Final = 256
 _MOST_VIOLATIONS: Final = 20
 _MOST_PROPERTIES: Final = 16_000
 
@@ -134,7 +135,7 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
     queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
     properties = _quality_properties(broken, message, route, gate)
     own = message.get("properties", F.lit(None).cast("map<string,string>"))
-    values = [F.col(f"`{name}`") for name in condition_columns(plan)]
+    values = [_kept(name, plan) for name in condition_columns(plan)]
     observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
     any_bad = bad
     for check in plan.checks:
@@ -158,6 +159,17 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
         message["queueOffset"].alias(OFFSET),
         F.when(any_bad, observed).alias(OBSERVED),
     )
+
+
+def _kept(name: str, plan: SuitePlan) -> Column:
+    """A value as it is remembered of a bad row: texts not longer than an example needs."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StringType
+
+    column = F.col(f"`{name}`")
+    if not isinstance(plan.schema[name].dataType, StringType):
+        return column
+    return F.left(column, F.lit(_MOST_EXAMPLE)).alias(name)
 
 
 def _quality_properties(
@@ -213,8 +225,3 @@ def _shown(check: Check) -> dict[str, Any]:
     if check.kind is Kind.SQL:
         return {}
     return {name: F.col(f"`{name}`") for name in check.columns}
-
-
-def visible(columns: Sequence[str]) -> list[str]:
-    """Columns of the source that a suite may name."""
-    return [name for name in columns if name not in HIDDEN]
