@@ -32,7 +32,7 @@ _EXAMPLES: Final = """\
 examples:
   requeue.py --store /data/store
   requeue.py --store /data/store --kinds timer --until 1795225732363 --dry-run
-  requeue.py --store /data/store --from-topic %%DLQ%%billing --to-topic orders --where "tags = 'paid'" --run-id fix-7
+  requeue.py --store /data/store --from-topic %DLQ%billing --to-topic orders --where "tags = 'paid'" --run-id fix-7
 """
 
 
