@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.spark.store_opening import open_when_free, when_free
-from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.message import TIMER_TOPIC
-from rocketflow_store.schedule.delivery import SINK_ID as DELAY_SINK_ID
-from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, preview_due
-from rocketflow_store.schedule.positions import file_lags, find_positions
+from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, positions_seen, preview_due
 from rocketflow_store.schedule.redelivery import UNREADABLE
-from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
@@ -91,9 +87,7 @@ def look(job: RequeueJob) -> Due:
         result = DeliveryResult(min(job.until_ms, now_ms))
         delayed, lags = 0, False
         if job.kinds & _LEVEL_KINDS:
-            after, claimed = last_commit(reader, DELAY_SINK_ID), DelayOffsetsFile(reader.paths.config).offsets()
-            lags = file_lags(after, claimed)
-            positions = find_positions(reader, after, claimed, now_ms, reader.index_coverage)
+            positions, lags = positions_seen(reader, now_ms)
             delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
         low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
         return Due(delayed, low < high, result.next_due_ms, lags)

@@ -25,7 +25,7 @@ from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import SCHEDULE_TOPIC, MessageExt
-from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, preview_due
+from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, positions_seen, preview_due
 from rocketflow_store.schedule.positions import file_lags
 from rocketflow_store.schedule.service import ScheduleMessageService
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
@@ -302,6 +302,19 @@ def test_a_file_that_lags_is_known(store: MessageStore, clock: ManualClock) -> N
     assert not file_lags(last_commit(store, SINK_ID), {1: 4, 2: 7})
     assert file_lags(last_commit(store, SINK_ID), {1: 2})
     assert file_lags(last_commit(store, SINK_ID), {})
+
+
+def test_a_reader_of_an_unclean_store_does_not_overlook_what_is_due(tmp_path: Path, clock: ManualClock) -> None:
+    """A job that looks before it opens the store would never open it."""
+    path, config = tmp_path / "s", StoreConfig(clock=clock, **SIZES)
+    with MessageStore.open(path, config) as store:
+        put(store, 4)
+    (path / "abort").touch()
+    claim(path, {1: 4})
+    with StoreReader(path) as reader:
+        assert preview_due(reader, NOW + 1000).rows == 4
+        positions, lags = positions_seen(reader, NOW + 1000)
+        assert (positions.by_level, lags) == ({1: 0}, False)
 
 
 def test_a_claim_that_nothing_speaks_against_is_believed(tmp_path: Path, clock: ManualClock) -> None:

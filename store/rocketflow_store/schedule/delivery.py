@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store import events
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.index.index_coverage import index_coverage
+from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.message import SCHEDULE_TOPIC
-from rocketflow_store.schedule.positions import Positions, find_positions
+from rocketflow_store.schedule.positions import Positions, file_lags, find_positions
 from rocketflow_store.schedule.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
@@ -210,18 +210,27 @@ def deliver_due(
 def preview_due(reader: StoreReader, until_ms: int) -> DeliveryResult:
     """What `deliver_due` would do at `until_ms`, any time: counts by level. Nothing is written, no lock is taken."""
     result = DeliveryResult(until_ms, dry_run=True)
-    positions = find_positions(
-        reader,
-        last_commit(reader, SINK_ID),
-        DelayOffsetsFile(reader.paths.config).offsets(),
-        until_ms,
-        reader.index_coverage,
-    )
+    positions, _ = positions_seen(reader, until_ms)
     for level, (start, end) in due_by_level(reader, positions, result).items():
         for one in redeliveries(reader, reader.config, level, start, end, until_ms, encode=False):
             result.add(one)
             result.wait_for(one.next_due_ms)
     return result
+
+
+def positions_seen(reader: StoreReader, now_ms: int) -> tuple[Positions, bool]:
+    """(where every level goes on, whether delayOffset.json lags behind that): as far as a reader can tell.
+
+    Of a store that was not stopped in order its index is taken as it is: what is missing in it makes more look due than
+    is, never less. A delivery, which repairs the index first, looks again.
+    """
+
+    def coverage() -> IndexCoverage:
+        reader.index.refresh()
+        return index_coverage(reader.index.files, reader.log, reader.max_phy_offset)
+
+    after, claimed = last_commit(reader, SINK_ID), DelayOffsetsFile(reader.paths.config).offsets()
+    return find_positions(reader, after, claimed, now_ms, coverage), file_lags(after, claimed)
 
 
 def due_by_level(
