@@ -599,4 +599,23 @@ BUGS: Final = (
         [Change("names[row].as_py()) in self.deletes:", "names[row].as_py()) not in self.deletes:")],
         [f"{TIMER}/test_timer_delivery.py::test_a_recalled_message_never_comes"],
     ),
+    # -- Airflow
+    Bug(
+        "airflow-busy-store-fails",
+        "a task whose store is in use fails at once",
+        [Change("if self.code == EXIT_BUSY or self.code < 0 or", "if self.code < 0 or")],
+        ["tests/airflow/test_parts.py::test_what_an_exit_code_means"],
+    ),
+    Bug(
+        "airflow-command-outlives-its-task",
+        "a worker that is killed leaves its command behind, and that one the lock",
+        [Change("prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)", "prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)")],
+        ["tests/airflow/test_parts.py::test_a_command_ends_with_whoever_waits_for_it"],
+    ),
+    Bug(
+        "airflow-secrets-handed-on",
+        "a command gets Airflow's environment, its keys among it",
+        [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
+        ["tests/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
+    ),
 )
