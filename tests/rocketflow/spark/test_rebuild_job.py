@@ -18,11 +18,15 @@ from rocketflow.spark.job_errors import exit_code_of
 from rocketflow.spark.rebuild_engine import SparkEngine
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore
+from rocketflow_store.files.remote import RemoteDirectory
 from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.rebuild.log_ranges import LogRange
 from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
+from tests.maven import JarsNotFetchedError
+from tests.s3_server import s3_server
+from tests.store.test_rebuild import derived, make
 
 pytestmark = pytest.mark.spark
 CONF = Path(__file__).parents[2] / "golden" / "basic-53" / "broker.properties"
@@ -60,6 +64,28 @@ def test_what_apache_wrote(
     assert done["rows"] == done["records"] == told["records"] == 6000
     assert done["files"] == told["files"]
     assert re.search(r"bytes of log, [0-9,]+ MB/s, 0 s left$", err.strip())
+
+
+def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    """Executors read ranges of the log there, and leave the files there."""
+    path = tmp_path / "s"
+    make(path, 1, 300)
+    try:
+        with s3_server(tmp_path / "s3") as server:
+            backup, target = RemoteDirectory(server.uri("backup")), RemoteDirectory(server.uri("made"))
+            for one in sorted(path.rglob("*")):
+                if one.is_file():
+                    backup.put_file(str(one.relative_to(path)), str(one))
+            request = RebuildRequest(target=target.uri, scratch=str(tmp_path / "scratch"))
+            result = rebuild_job.run(spark, RebuildJob(backup.uri, request))
+            made = {name: target.read(name) for name, _ in target.files(recursive=True)}
+    except JarsNotFetchedError as error:
+        pytest.skip(str(error))
+    assert (result.records, result.swapped) == (300, True)
+    wanted = derived(path)
+    assert sorted(made.values()) == sorted(wanted.values())
+    assert {name for name in made if not name.startswith("index")} < wanted.keys()
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_an_executor_that_does_not_see_the_store(
