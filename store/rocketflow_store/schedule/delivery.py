@@ -118,6 +118,8 @@ class DelayDelivery:
     def __init__(self, store: MessageStore, run_id: str | None = None, commit_bytes: int = COMMIT_BYTES) -> None:
         self._store, self._commit_bytes = store, commit_bytes
         self.run_id = run_id or uuid.uuid4().hex
+        self.delivered = self.skipped = 0
+        """Messages, since it was made."""
         self._positions: Positions | None = None
 
     def deliver(self, until_ms: int | None = None, progress: Progress | None = None) -> DeliveryResult:
@@ -165,6 +167,8 @@ class DelayDelivery:
         rows = sum(one.rows for one in found)
         progress = before.progress(moved)
         commit_progress(self._store, ProgressBatch(SINK_ID, self.run_id, before.after, progress, rows, chunks))
+        self.delivered += rows
+        self.skipped += sum(len(one.skipped) for one in found)
         self._positions = Positions(last_commit(self._store, SINK_ID), {**before.by_level, **moved})
         tell_skipped(self._store, (skipped for one in found for skipped in one.skipped))
         self._write_file(self._positions)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store import events
 from rocketflow_store.errors import StoreClosedError
 from rocketflow_store.message import SCHEDULE_TOPIC
-from rocketflow_store.schedule.delivery import DelayDelivery, DeliveryResult
+from rocketflow_store.schedule.delivery import DelayDelivery
 from rocketflow_store.services.service_thread import ServiceThread
 
 if TYPE_CHECKING:
@@ -41,9 +41,16 @@ class ScheduleMessageService:
     ) -> None:
         self._store, self._back_off_s = store, back_off_s
         self._delivery = DelayDelivery(store)
-        self.delivered = self.skipped = 0
         self.error: Exception | None = None
         self._thread = ServiceThread("schedule-message", self._step, poll_s, first_s=first_s)
+
+    @property
+    def delivered(self) -> int:
+        return self._delivery.delivered
+
+    @property
+    def skipped(self) -> int:
+        return self._delivery.skipped
 
     def wake(self) -> None:
         """Look now for what is due; returns at once."""
@@ -55,7 +62,7 @@ class ScheduleMessageService:
 
     def _step(self) -> None:
         try:
-            self._count(self._delivery.deliver())
+            self._delivery.deliver()
             self.error = None
         except StoreClosedError as error:  # whoever stops the store first hears nothing of it
             self.error = error
@@ -65,7 +72,3 @@ class ScheduleMessageService:
             why = f"delayed messages are not delivered ({error}); tried again in {self._back_off_s:g} s"
             events.tell(events.DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
             self._thread.pause(self._back_off_s)
-
-    def _count(self, result: DeliveryResult) -> None:
-        self.delivered += result.rows
-        self.skipped += result.skipped
