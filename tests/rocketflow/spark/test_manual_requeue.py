@@ -198,14 +198,14 @@ def test_two_runs_at_once_with_one_id_move_each_row_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
-    dead_letters(path, 120)
-    monkeypatch.setattr(manual_requeue, "_BATCH_ROWS", 7)
+    dead_letters(path, 60)
+    monkeypatch.setattr(manual_requeue, "_BATCH_ROWS", 6)
     monkeypatch.setattr(store_opening, "_RETRY_S", 0.002)
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: requeue(spark, path, "r", rate=150), range(2)))
-    assert sorted(moved(path, "r")) == list(range(120))
-    assert sum(result.rows for result in results) == 120
-    assert {result.total_rows for result in results} == {120}
+        results = list(pool.map(lambda _: requeue(spark, path, "r", rate=300), range(2)))
+    assert sorted(moved(path, "r")) == list(range(60))
+    assert sum(result.rows for result in results) == 60
+    assert {result.total_rows for result in results} == {60}
     assert verify_store(path).findings == []
 
 
