@@ -37,6 +37,7 @@ class Topics:
     def __init__(self, address: str) -> None:
         self.address = address
         self.admin: Any = None
+        self._asking: Any = None
         self.connect()
 
     def __enter__(self) -> Topics:
@@ -44,6 +45,8 @@ class Topics:
 
     def __exit__(self, *_: object) -> None:
         self.admin.close()
+        if self._asking is not None:
+            self._asking.close()
 
     def connect(self) -> None:
         """Connect, or connect again to a broker that was started again."""
@@ -61,6 +64,14 @@ class Topics:
 
     def grow(self, name: str, partitions: int) -> None:
         self.admin.create_partitions({name: partitions})
+
+    def end(self, name: str) -> int:
+        """Offsets of committed messages, of all partitions together."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        if self._asking is None:
+            self._asking = KafkaConsumer(bootstrap_servers=self.address, isolation_level="read_committed")
+        return sum(self._asking.end_offsets([TopicPartition(name, one) for one in (0, 1)]).values())
 
     def send(self, name: str, messages: Sequence[Sent], partition: int | None = None, **options: Any) -> None:
         """In partition `partition`, or message i in partition i % 2."""

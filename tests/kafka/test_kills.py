@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,8 @@ import pytest
 
 from rocketflow.kafka.from_kafka import KafkaToStore
 from rocketflow.kafka.run_state import StopRequest
+from rocketflow.kafka.store_port import read_last_commit
 from rocketflow_store import StoreReader
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, decode_envelope
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
 from tests.kafka_broker import KafkaBroker
 from tests.reliability.trials import FULL, SEED
@@ -41,17 +42,22 @@ def copied(store: str, topic: str) -> dict[int, list[int]]:
     return found
 
 
-def killed_runs(start: Callable[[], object], rng: random.Random, kills: int, longest_s: float) -> int:
-    """Start a process, kill it at a random time, again and again; how many were still running."""
+def killed_runs(
+    start: Callable[[], subprocess.Popen[str]], progress: Callable[[], object], rng: random.Random, kills: int
+) -> int:
+    """Start a process and kill it, again and again: one in five while it starts, the others at any time behind the
+    first commit of theirs. How many had committed."""
     struck = 0
     for _ in range(kills):
-        process = start()
-        try:
-            process.wait(rng.uniform(0.6, longest_s))  # type: ignore[attr-defined]
-        except Exception:  # subprocess.TimeoutExpired: it is at work
-            struck += 1
-        process.send_signal(signal.SIGKILL)  # type: ignore[attr-defined]
-        process.communicate()  # type: ignore[attr-defined]
+        before, process = progress(), start()
+        early = rng.random() < 0.2
+        deadline = time.monotonic() + (rng.uniform(0.2, 3.0) if early else 60.0)
+        while time.monotonic() < deadline and process.poll() is None and progress() == before:
+            time.sleep(0.01)
+        struck += progress() != before
+        time.sleep(rng.uniform(0.0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
     return struck
 
 
@@ -65,7 +71,10 @@ def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name
     into = ["--topics", source, "--id", source, *limits, "20000", "--kafka-option", "max_partition_fetch_bytes=50000"]
     wait = ["--max-batch-rows", "20000" if FULL else "700"]
     struck = killed_runs(
-        lambda: bridge_process("kafka-to-store", topics.address, store, *into), rng, KILLS, 6.0 if FULL else 3.0
+        lambda: bridge_process("kafka-to-store", topics.address, store, *into),
+        lambda: said_by(store, source),
+        rng,
+        KILLS,
     )
     code, done, error = finished(
         bridge_process("kafka-to-store", topics.address, store, *into, "--until-caught-up"), 1800 if FULL else 120
@@ -77,7 +86,7 @@ def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name
 
     out = ["--topics", source, "--map", f"{back}={source.replace('.', '|')}", "--id", source, *limits, "20000", *wait]
     struck += killed_runs(
-        lambda: bridge_process("store-to-kafka", topics.address, store, *out), rng, KILLS, 6.0 if FULL else 3.0
+        lambda: bridge_process("store-to-kafka", topics.address, store, *out), lambda: topics.end(back), rng, KILLS
     )
     code, done, error = finished(
         bridge_process("store-to-kafka", topics.address, store, *out, "--until-caught-up"), 1800 if FULL else 120
@@ -86,19 +95,13 @@ def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name
     read = topics.read(back)
     got = {partition: [int(one.value or b"-1") for one in rows] for partition, rows in read.items()}
     assert got == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
-    print(
-        f"{2 * KILLS} kills ({struck} running; {runs_that_committed(store)} runs committed into the "
-        f"store), {MESSAGES} messages: 0 lost, 0 doubled; seed {SEED}"
-    )
+    print(f"{2 * KILLS} kills, {struck} of bridges that had committed, {MESSAGES} messages: 0 lost, 0 doubled")
 
 
-def runs_that_committed(store: str) -> int:
-    """How many processes of the bridge have an envelope in the store."""
-    with StoreReader(store) as reader:
-        low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-        places = reader.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high)["phy_offset"].tolist()
-        messages = [reader.look_message_by_offset(one) for one in places]
-        return len({decode_envelope(one.body).run_id for one in messages if one is not None})  # type: ignore[union-attr]
+def said_by(store: str, bridge_id: str) -> object:
+    """What the last envelope of a bridge says."""
+    last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
+    return None if last is None else last.progress
 
 
 def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topics, tmp_path: Path, name: Name) -> None:
@@ -131,8 +134,6 @@ def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topi
 
 def await_progress_of_some(store: str, bridge_id: str) -> None:
     """Wait until a bridge has committed something."""
-    from rocketflow.kafka.store_port import read_last_commit
-
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if Path(store).exists() and read_last_commit(store, f"kafka-bridge:{bridge_id}") is not None:
@@ -184,8 +185,6 @@ def test_positions_that_are_not_known_for_a_while_cost_nothing(topics: Topics, s
 
 def await_progress(store: str, topic: str, at_least: int) -> None:
     """Wait until every partition's envelope says that it is copied so far."""
-    from rocketflow.kafka.store_port import read_last_commit
-
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         last = read_last_commit(store, f"kafka-bridge:{topic}")
@@ -224,8 +223,6 @@ def test_new_partitions_and_topics_are_found_while_it_runs(topics: Topics, store
 
 
 def await_progress_of(store: str, bridge_id: str, wanted: dict[str, dict[str, int]]) -> None:
-    from rocketflow.kafka.store_port import read_last_commit
-
     deadline, said = time.monotonic() + 60, None
     while time.monotonic() < deadline:
         last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
