@@ -66,7 +66,7 @@ def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> N
         pytest.skip(f"strace cannot trace here: {done.stderr[-200:]}")
     assert done.stdout.split()[-1] == "28"
     points = kill_points(log, tmp_path)
-    for number, point in enumerate(points if FULL else spread(points, 5, SEED)):
+    for number, point in enumerate(points if FULL else spread(points, 4, SEED)):
         rng = random.Random(SEED + number)
         shutil.rmtree(world.path)
         shutil.copytree(image, world.path)

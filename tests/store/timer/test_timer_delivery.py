@@ -22,7 +22,7 @@ from rocketflow_store.timer.timer_delivery import TimerDelivery
 from rocketflow_store.timer.timer_log import TimerLog
 from rocketflow_store.timer.timer_message_service import TimerMessageService
 from rocketflow_store.timer.timer_wheel import TimerWheel
-from tests.reliability.trials import seeds
+from tests.reliability.trials import LEVEL, seeds
 from tests.store.timer.worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
 
 
@@ -303,7 +303,7 @@ def test_whatever_becomes_of_clock_and_files(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     world = World(tmp_path / "s", roll_window=rng.choice([60, 3_600, 172_800]))
     story = [f"seed {seed}"]
-    for _ in range(12):
+    for _ in range(8 if LEVEL == "sample" else 14):
         with world.open() as store:
             for _ in range(rng.choice([0, 1, 5, 80])):
                 world.send(store, rng.choice([-5, 1, 999, 1_000, 30_000, HOUR, 2 * DAY, rng.randrange(10 * DAY)]))
