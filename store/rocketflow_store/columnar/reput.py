@@ -146,7 +146,7 @@ def _properties(
     """The properties of the new records, without a CRC, and the pairs in them."""
     ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)
     stored = gather(records.buffer, records.properties_starts, ends)
-    segments = split_properties(stored)
+    segments = records.property_segments()  # of the record as it is: nobody asks for its CRC's pair
     gone = {*gone, PROPERTY_INNER_MULTI_QUEUE_OFFSET}
     if not new and not _named(segments, gone).any():
         return stored, segments
