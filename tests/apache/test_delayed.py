@@ -21,7 +21,7 @@ from tests.reliability.trials import LEVEL
 pytestmark = [
     pytest.mark.apache,
     pytest.mark.slow,
-    pytest.mark.skipif(LEVEL == "sample", reason="half a minute for each broker: make test-faults runs it"),
+    pytest.mark.skipif(LEVEL == "sample", reason="two minutes for two brokers each: make test-faults runs it"),
 ]
 
 EACH = 6
@@ -68,15 +68,15 @@ def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         store.create_topic("orders", 2)
-        for level in (1, 4):
+        for level in (1, 5):
             for number in range(EACH):
                 one = Message("orders", body("ours", level, number), delay_time_level=level, queue_id=number % 2)
                 assert store.put_message(one).stored
-    sent = {("ours", 1), ("ours", 4)}
+    sent = {("ours", 1), ("ours", 5)}
     with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
         until(lambda: has(path, "ours", 1))
         lines = []
-        for level in (1, 2, 3):
+        for level in (1, 2, 4):
             sent.add(("theirs", level))
             for number in range(EACH):
                 text = base64.b64encode(body("theirs", level, number)).decode()
@@ -89,15 +89,15 @@ def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
     with MessageStore.open(path) as store:
         assert store.recovery.abort_found == (stop == "killed")
         ours = 0
-        while not (has(path, "theirs", 2) and has(path, "theirs", 3)):
+        while not (has(path, "theirs", 2) and has(path, "theirs", 4)):
             ours += deliver_due(store).rows
             time.sleep(0.05)
         if not ours:
             pytest.skip("the broker took so long to stop that it had delivered everything")
         positions = DelayOffsetsFile(path / "config").offsets()
-        assert positions[3] == EACH
+        assert positions[4] == EACH
     with RealBroker("5.3.3", path, SIZES, tmp_path / "home"):
-        until(lambda: has(path, "ours", 4))
+        until(lambda: has(path, "ours", 5))
     with MessageStore.open(path) as store:
         assert deliver_due(store).rows == 0
     found = there(path)
