@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pyarrow as pa
 
@@ -58,16 +58,16 @@ class RemoteDirectory:
         host = parts.netloc.rpartition("@")
         query = [(key, _HIDDEN if _is_secret(key) else value) for key, value in parse_qsl(parts.query)]
         netloc = f"{_HIDDEN}@{host[2]}" if host[1] else parts.netloc
-        return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), urlencode(query, safe=":/*"), ""))
+        return _uri(parts.scheme, netloc, parts.path.rstrip("/"), urlencode(query, safe=":/*"))
 
     def below(self, name: str) -> RemoteDirectory:
         """A directory of this one."""
         parts = urlsplit(self.uri)
-        return RemoteDirectory(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
+        return RemoteDirectory(_uri(parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{name}", parts.query))
 
     def name_of(self, relative: str) -> str:
         """What a file is called in what people read."""
-        return f"{urlsplit(self.name)._replace(query='').geturl()}/{relative}"
+        return f"{self.name.partition('?')[0]}/{relative}"
 
     def files(self, *, recursive: bool = False) -> list[tuple[str, int]]:
         """(path below this directory, bytes) of its files, in the order of their paths; none where there is none."""
@@ -187,6 +187,11 @@ class RemoteFile:
         """Let it go."""
         with self._directory._told(self._relative):
             self._opened.close()
+
+
+def _uri(scheme: str, netloc: str, path: str, query: str) -> str:
+    """Put together as it was; the standard library leaves out slashes of schemes that it does not know."""
+    return f"{scheme}://{netloc}{path}" + (f"?{query}" if query else "")
 
 
 def _is_secret(key: str) -> bool:
