@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.kafka.bridge_job import main
 from tests.kafka.bridging import Sent, Topics, bridge, stored
 from tests.kafka_broker import connector_jars
 from tests.maven import JarsNotFetchedError
@@ -21,30 +22,31 @@ Name = Callable[[str], str]
 SENT = [Sent(b"k%d" % (number % 3), b"%d" % number, (("h", b"1"),)) for number in range(40)]
 
 
-def test_the_job_copies_in_and_out(topics: Topics, store: str, name: Name) -> None:
+def test_the_job_copies_in_and_out(topics: Topics, store: str, name: Name, capsys: pytest.CaptureFixture[str]) -> None:
     source, back = name("job.t"), name("back")
     topics.create(source, back)
     topics.send(source, SENT)
     ours = source.replace(".", "_")
-    common = ["--bootstrap", topics.address, "--store", store, "--map"]
-    for arguments in (
-        ["--direction", "kafka-to-store", *common, f"{source}={ours}", "--topics", source],
-        ["--direction", "store-to-kafka", *common, f"{back}={ours}", "--topics", ours],
-    ):
-        job = [sys.executable, str(ROOT / "jobs" / "kafka_bridge.py"), *arguments, "--until-caught-up"]
-        done = subprocess.run(job, capture_output=True, text=True, env=environment(), timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
-        line = json.loads(done.stdout.splitlines()[-1])
+    common = ["--bootstrap", topics.address, "--store", store, "--until-caught-up", "--map"]
+    into = ["--direction", "kafka-to-store", *common, f"{source}={ours}", "--topics", source]
+    job = [sys.executable, str(ROOT / "jobs" / "kafka_bridge.py"), *into]
+    done = subprocess.run(job, capture_output=True, text=True, env=environment(), timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert main(["--direction", "store-to-kafka", *common, f"{back}={ours}", "--topics", ours]) == 0
+    for out in (done.stdout, capsys.readouterr().out):
+        line = json.loads(out.splitlines()[-1])
         assert (line["job"], line["rows"], line["guarantee"]) == ("kafka_bridge", 40, "exactly-once")
     assert topics.read(back) == topics.read(source)
 
 
 def test_wrong_arguments_are_usage_errors(store: str) -> None:
-    job = [sys.executable, str(ROOT / "jobs" / "kafka_bridge.py"), "--bootstrap", "x:1", "--store", store]
-    for more in (["--topics", "a"], ["--direction", "kafka-to-store"], ["--direction", "kafka-to-store", "--topics",
-                 "a", "--engine", "spark"]):  # fmt: skip
-        done = subprocess.run([*job, *more], capture_output=True, text=True, env=environment(), timeout=60, check=False)
-        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    common = ["--bootstrap", "x:1", "--store", store]
+    for more in (["--topics", "a"], ["--direction", "sideways", "--topics", "a"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*common, *more])
+        assert ended.value.code == 2
+    for more in ([], ["--topics", "a", "--engine", "spark"]):
+        assert main([*common, "--direction", "kafka-to-store", *more]) == 2
 
 
 @pytest.mark.slow

@@ -114,10 +114,9 @@ def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topi
     slow += ["--kafka-option", "max_partition_fetch_bytes=2000", "--commit-interval-ms", "5", "--until-caught-up"]
     into = ["--max-batch-bytes", "6000", "--id", f"{source}-in"]
     out = ["--max-batch-bytes", "20000", "--id", f"{source}-out", "--map", f"{back}={source}"]
-    running = [
-        bridge_process("kafka-to-store", topics.address, store, *slow, *into),
-        bridge_process("store-to-kafka", topics.address, whole, *slow, *out),
-    ]
+    running = [bridge_process("kafka-to-store", topics.address, store, *slow, *into)]
+    if FULL:
+        running.append(bridge_process("store-to-kafka", topics.address, whole, *slow, *out))
     await_progress_of_some(store, f"{source}-in")
     assert running[0].poll() is None
     broker.kill()
@@ -128,6 +127,8 @@ def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topi
         assert code == 0, error
         assert done["caughtUp"], error
     assert copied(store, source) == {one: list(range(one, count, 2)) for one in (0, 1)}
+    if not FULL:
+        bridge("store-to-kafka", topics.address, whole, "--topics", source, *out)
     got = {partition: [int(one.value or b"") for one in rows] for partition, rows in topics.read(back).items()}
     assert got == {one: list(range(one, count, 2)) for one in (0, 1)}
 
@@ -161,9 +162,13 @@ def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, n
         process.communicate()
         process = other
     await_progress(store, source, total)
+    asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     code, done, error = finished(process)
     assert (code, done["stopped"]) == (0, "SIGTERM"), error
+    assert time.monotonic() - asked < 10
+    with StoreReader(store) as reader:
+        assert reader.state == "clean"
     assert copied(store, source) == {one: list(range(total)) for one in range(4)}
 
 
@@ -231,19 +236,3 @@ def await_progress_of(store: str, bridge_id: str, wanted: dict[str, dict[str, in
             return
         time.sleep(0.05)
     raise AssertionError(f"{said}, not {wanted}")
-
-
-def test_a_stop_is_in_order_and_within_ten_seconds(topics: Topics, store: str, name: Name) -> None:
-    source = name("t")
-    topics.create(source)
-    topics.send(source, numbered(200))
-    process = bridge_process("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
-    await_progress(store, source, 100)
-    asked = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    code, done, _ = finished(process)
-    assert time.monotonic() - asked < 10
-    assert (code, done["stopped"], done["rows"]) == (0, "SIGTERM", 200)
-    with StoreReader(store) as reader:
-        assert reader.state == "clean"
-    assert bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source).rows == 0
