@@ -759,7 +759,7 @@ TARGETS = {
         Target("timer-check", timer_check, lambda: [TimerCheckpoint(1, 2, 3, 3, 0, 9, 8).encode()[:64]]),
         Target("timer-wheel", timer_wheel, lambda: [struct.pack(">qqqii", 1_800_000_000, 0, 52, 2, 0) * 3]),
         Target("timer-log", timer_log, timer_log_seeds),
-        Target("timer-stop", timer_stop, lambda: [TimerStop(9, 1, 1000, 7, 0, 52, 1, 2, 3).encode()]),
+        Target("timer-stop", timer_stop, lambda: [TimerStop(9, 1, 1000, 7, 1, 5, 0, 52, 1, 2, 3).encode()]),
         Target("timer-progress", timer_progress, lambda: [json.dumps(TimerProgress(5, held=(1,)).encode()).encode()]),
         Target("confirm", confirm, lambda: [struct.pack("<8sqqqqq", b"RFCONF01", 9, 9, 1, 0, 1).ljust(64, b"\0")]),
         Target("store-meta", store_meta, lambda: [b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']),

@@ -15,7 +15,7 @@ from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
 from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
 from rocketflow_store.timer.placement import is_done, tick_of
-from rocketflow_store.timer.timer_delivery import TIMER_SINK_ID, TimerCounts, precisions, progress_of
+from rocketflow_store.timer.timer_commits import TIMER_SINK_ID, TimerCounts, precisions, progress_of
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
 from rocketflow_store.timer.turns import my_turn
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,13 +24,13 @@ from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
 from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
-from rocketflow_store.timer.placement import TimerProgress, decode_progress, is_done, is_passed, placed, tick_of
+from rocketflow_store.timer.placement import TimerProgress, is_done, is_passed, placed, tick_of
 from rocketflow_store.timer.timer_chunks import delivered_chunk, rolled_chunk
+from rocketflow_store.timer.timer_commits import TIMER_SINK_ID, TimerCounts, commit_mark, precisions, progress_of
 from rocketflow_store.timer.timer_files import TimerFiles
 from rocketflow_store.timer.timer_log import DELETE, ROLL
 from rocketflow_store.timer.timer_rows import (
     TIMER_QUEUE_ID,
-    TimerReads,
     TimerRows,
     born_timestamps,
     identities,
@@ -43,32 +43,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.message_store import MessageStore
 
     Ints = npt.NDArray[np.int64]
 
-TIMER_SINK_ID: Final = "rmq_sys_timer"
 COMMIT_ROWS: Final = 1 << 17
 COMMIT_BYTES: Final = 64 << 20
 _SEARCHED_FOR_NOTHING: Final = 64 << 20
 """So many bytes of the log are searched for other writers' deliveries before a commit notes that there were none."""
-
-
-@dataclass(slots=True)
-class TimerCounts:
-    """What was done."""
-
-    delivered: int = 0
-    rolled: int = 0
-    deleted: int = 0
-    already_delivered: int = 0
-    bytes: int = 0
-    commits: int = 0
-
-    def since(self, before: TimerCounts) -> TimerCounts:
-        """What was done behind `before`."""
-        return TimerCounts(*(mine - other for mine, other in zip(astuple(self), astuple(before), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +61,6 @@ class _Due:
     phy_offsets: Ints
     sizes: Ints
     late: npt.NDArray[np.bool_]
-
-
-def precisions(progress: TimerProgress, configured_ms: int) -> tuple[int, int]:
-    """(length of a tick, of what delivery goes on by): a tick that was begun is ended as it was begun."""
-    if progress.precision_ms != configured_ms and (progress.done_below or progress.read_ms % configured_ms):
-        return progress.precision_ms, 1000
-    return configured_ms, configured_ms
-
-
-def progress_of(reads: TimerReads, commit: CommitEnvelope | None) -> tuple[TimerProgress, int]:
-    """(how far delivery is by its last commit, from where on another writer may have delivered)."""
-    if commit is None:
-        return TimerProgress(precision_ms=reads.config.timer_precision_ms), reads.min_phy_offset
-    progress = decode_progress(commit.progress)
-    start = commit.end_offset if progress.foreign_from < 0 else progress.foreign_from
-    return progress, max(start, reads.min_phy_offset)
 
 
 class TimerDelivery:
@@ -122,7 +88,10 @@ class TimerDelivery:
         self._changed = self._anew
 
     def _files_fit(self) -> bool:
-        """Whether the newest message that the files know is the one that the log has there."""
+        """Whether the newest message and the last commit that the files know are those that the log has."""
+        (commits, commit), now = self._files.commit, commit_mark(self._after)
+        if commits > now[0] or (commits == now[0] and commit != now[1]):
+            return False
         known, (low, high) = self._files.queue_offset, self._store.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
         if known > high:
             return False
@@ -361,13 +330,15 @@ class TimerDelivery:
         check = self._flush()
         if check is None or self._anew:
             return
-        self._files.leave(check, self._mark(self._files.queue_offset) if self._files.queue_offset else 0)
+        newest = self._mark(self._files.queue_offset) if self._files.queue_offset else 0
+        self._files.leave(check, newest, commit_mark(self._after))
 
     def _flush(self) -> Any:
         low, _ = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
         known = self._files.queue_offset
         if known == 0 and not self._store.paths.timer_check.exists():
             return None
+        self._store.flush()  # the files say what is done: that may not be lost behind them
         if len(self._aside):
             self._lower_to(int(self._aside.due.min()) // self._precision_ms * self._precision_ms, low)
         if low < known and self._files.last_logged < known - 1:

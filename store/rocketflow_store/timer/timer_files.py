@@ -51,6 +51,9 @@ class TimerStop:
     precision_ms: int
     newest: int
     """A number that tells the message before `queue_offset` from any other: the log may have been cut since."""
+    commits: int
+    commit: int
+    """How many commits there were, and a number that tells the last of them from any other."""
     log_begin: int
     log_end: int
     wheel_crc: int
@@ -88,6 +91,8 @@ class TimerFiles:
         self.believed = False
         """Whether the files are those that we left."""
         self.queue_offset = self.read_ms = self.newest = 0
+        self.commit = 0, 0
+        """`commits` and `commit` of the stop."""
         self._staged: Path | None = None
         """Where a log is made that takes the place of the old one at the next flush."""
         self.last_logged = -1
@@ -119,6 +124,7 @@ class TimerFiles:
             return None
         self.believed = True
         self.queue_offset, self.read_ms, self.newest = stop.queue_offset, stop.read_ms, stop.newest
+        self.commit = stop.commits, stop.commit
         self.last_logged = stop.queue_offset - 1
         return wheel, log
 
@@ -138,6 +144,9 @@ class TimerFiles:
         if self.log is not None:
             self.log.close()
         self.believed = False
+        if self._paths.timer_stop.exists():
+            os_files.remove_file(self._paths.timer_stop)
+            os_files.sync_directory(self._paths.timer_stop.parent)
         self.wheel.clear()
         self._staged = self._paths.allocating / "timerlog"
         os_files.remove_tree(self._staged)
@@ -237,8 +246,8 @@ class TimerFiles:
         write_timer_checkpoint(self._paths.timer_check, check)
         return check
 
-    def leave(self, check: TimerCheckpoint, newest: int) -> None:
-        """Say that the files, as they were flushed with `check`, can be believed; `newest` as in `TimerStop`."""
+    def leave(self, check: TimerCheckpoint, newest: int, commit: tuple[int, int]) -> None:
+        """Say that the files, as they were flushed with `check`, can be believed; the others as in `TimerStop`."""
         assert self.log is not None
         _, slots = self.wheel.find(self.read_ms, self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms)
         log_begin = min(int(slots["first"].min()), self.log.end) if len(slots) else self.log.end
@@ -247,6 +256,7 @@ class TimerFiles:
             self.read_ms,
             self.precision_ms,
             newest,
+            *commit,
             log_begin,
             self.log.end,
             crc32(self.wheel.octets()),

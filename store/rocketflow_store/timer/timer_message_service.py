@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from rocketflow_store.message_store import MessageStore
-    from rocketflow_store.timer.timer_delivery import TimerCounts
+    from rocketflow_store.timer.timer_commits import TimerCounts
 
 _STEPS_A_TICK: Final = 10
 

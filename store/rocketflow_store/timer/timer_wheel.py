@@ -114,7 +114,7 @@ class TimerWheel:
 
     def clear(self) -> None:
         """Empty every slot."""
-        self.slots[:] = np.zeros(1, SLOT_DTYPE)[0]
+        self.slots = np.zeros(WHEEL_SLOTS, SLOT_DTYPE)
         self._changed = []
 
     def save_as(self, staged: Path, path: Path) -> None:

@@ -255,13 +255,7 @@ def test_a_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
         end = store.max_phy_offset
         world.send(store, 70_000)
         deliver_due_timers(store)
-    log = next((world.path / "commitlog").iterdir())
-    with log.open("r+b") as file:
-        file.seek(end)
-        file.write(bytes((256 << 10) - end))
-    (world.path / "abort").touch()
-    for name in ("rocketflow/confirm", "rocketflow/stop"):
-        (world.path / name).unlink(missing_ok=True)
+    cut_log(world, end)
     del world.sent[1]
     with world.open() as store:
         number = len(world.sent)
@@ -270,6 +264,35 @@ def test_a_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
     for after in (68_000, 120_000):
         world.now = START + after
         world.run()
+        world.check()
+
+
+def cut_log(world: World, end: int) -> None:
+    """As a power loss leaves it: the log ends there, what was written behind it is gone."""
+    log = next((world.path / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        file.seek(end)
+        file.write(bytes((256 << 10) - end))
+    (world.path / "abort").touch()
+    for name in ("rocketflow/confirm", "rocketflow/stop"):
+        (world.path / name).unlink(missing_ok=True)
+
+
+def test_a_delivery_that_the_log_lost_is_made_again(tmp_path: Path) -> None:
+    """The timer's files say that it was made, the log does not."""
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, 5_000)
+        world.send(store, 60_000)
+        deliver_due_timers(store)
+        end = store.max_phy_offset
+    world.now = START + 10_000
+    assert world.run().delivered == 1
+    cut_log(world, end)
+    assert not world.delivered()
+    for after in (10_000, 70_000):
+        world.now = START + after
+        assert world.run().delivered == 1
         world.check()
 
 
