@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow.kafka.store_commit import Partition
 
 _POLL_MS: Final = 100
+_SHORT_POLL_MS: Final = 10
 _CLOSE_MS: Final = 2_000
 _WARN_S: Final = 10.0
 _COMMIT_TRIES: Final = 5
@@ -129,7 +130,8 @@ class KafkaToStore:
         from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, RetriableError
 
         try:
-            found: dict[Any, list[Any]] = self._consumer.poll(_POLL_MS)
+            waiting = self._commit is not None or self._bytes  # then something else may be due soon
+            found: dict[Any, list[Any]] = self._consumer.poll(_SHORT_POLL_MS if waiting else _POLL_MS)
             return found
         except OffsetOutOfRangeError as error:
             self._lost(error.args[0] if error.args else {})
