@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 100
 _SHORT_POLL_MS: Final = 10
+_ASK_MS: Final = 2_000
 _CLOSE_MS: Final = 2_000
 _WARN_S: Final = 10.0
 _COMMIT_TRIES: Final = 5
@@ -60,6 +61,7 @@ class KafkaToStore:
         self._since: float | None = None
         self._commit: Future[CommitOutcome] | None = None
         self._in_commit: list[tuple[Any, PartitionPart]] = []
+        self._of_commit: dict[Any, _Reading] = {}
         self._paused = False
         self._targets: dict[Any, int] | None = None
         self._warned = float("-inf")
@@ -130,7 +132,8 @@ class KafkaToStore:
         from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, RetriableError
 
         try:
-            waiting = self._commit is not None or self._bytes  # then something else may be due soon
+            # then something else may be due soon; but a group is not joined within such short polls
+            waiting = not self._options.shared and (self._commit is not None or self._bytes)
             found: dict[Any, list[Any]] = self._consumer.poll(_SHORT_POLL_MS if waiting else _POLL_MS)
             return found
         except OffsetOutOfRangeError as error:
@@ -159,12 +162,11 @@ class KafkaToStore:
         for tp, place in came.items():
             self._drop(tp)
             polled.pop(tp, None)
-            if tp not in self._consumer.assignment():
-                continue  # gone again: that will be told next
             self._reading[tp] = _Reading(place.store_topic, place.partitions, place.base)
-            begin(self._consumer, tp, place.base, latest=place.latest)
-            if self._paused:
-                self._consumer.pause(tp)
+            if tp in self._consumer.assignment():  # else it is gone again: that will be told next
+                begin(self._consumer, tp, place.base, latest=place.latest)
+                if self._paused:
+                    self._consumer.pause(tp)
         if came and self._options.until_caught_up and self._targets is not None:
             self._targets |= self._ends([tp for tp in came if tp in self._reading])
 
@@ -228,6 +230,7 @@ class KafkaToStore:
         self._since = time.monotonic() if self._bytes else None
         if parts:
             self._in_commit = [(tp, part) for tp, part, _ in parts]
+            self._of_commit = {tp: self._reading[tp] for tp, _, _ in parts}
             self._commit = self._worker.submit(self._commit_parts, [(part, batches) for _, part, batches in parts])
 
     def _position(self, tp: Any) -> int | None:
@@ -278,8 +281,8 @@ class KafkaToStore:
             summary.lag_ms = max(clients.now_ms() - outcome.newest_ms, 0)
         for tp, part in self._in_commit:
             reading = self._reading.get(tp)
-            if reading is not None and part.key in outcome.committed and reading.base == part.base:
-                reading.base = part.following
+            if part.key in outcome.committed and reading is self._of_commit.get(tp) and reading is not None:
+                reading.base = part.following  # not of a partition that was begun anew meanwhile
         if outcome.stale:
             self._superseded(outcome.stale)
         self._inform(outcome.committed)
@@ -318,7 +321,7 @@ class KafkaToStore:
     # -- ends
 
     def _ends(self, partitions: list[Any]) -> dict[Any, int]:
-        return self._ask(lambda: self._consumer.end_offsets(partitions, timeout_ms=clients.CALL_MS))
+        return self._ask(lambda: self._consumer.end_offsets(partitions, timeout_ms=_ASK_MS))
 
     def _ask(self, question: Callable[[], dict[Any, int]]) -> dict[Any, int]:
         """An answer of Kafka; asked again for a minute where it is away, as it may be while a bridge runs."""
@@ -360,7 +363,7 @@ class KafkaToStore:
     def _lost(self, out_of_range: dict[Any, int]) -> None:
         """Kafka does not have what comes next: DataLossError, or on from what it has."""
         self._reap(wait=True)
-        low = self._ask(lambda: self._consumer.beginning_offsets(list(out_of_range), timeout_ms=clients.CALL_MS))
+        low = self._ask(lambda: self._consumer.beginning_offsets(list(out_of_range), timeout_ms=_ASK_MS))
         high = self._ends(list(out_of_range))
         for tp, offset in out_of_range.items():
             if low[tp] <= (offset or 0) <= high[tp]:

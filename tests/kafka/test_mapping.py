@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketflow.kafka import property_names as names
@@ -19,7 +19,9 @@ from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.message import Message
 from rocketflow_store.message_encoder import MessageEncoder
+from tests.reliability.trials import FULL
 
+EXAMPLES = settings(max_examples=1000 if FULL else 40)
 HEADER_NAMES = st.one_of(
     st.sampled_from(["city", "TAGS", "KEYS", "rocketmq.TAGS", "rocketmq.KEYS", "KAFKA_OFFSET", "DELAY", "a.b", ""]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
@@ -87,6 +89,7 @@ def through_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
+@EXAMPLES
 @given(MESSAGES)
 @example([(b"", None, [("", None), ("", b""), ("x", b"\xff")], -1, True), (None, None, [], 5, False)])
 @example([(b"k", b"v", [("TAGS", b"t"), ("b", b"2"), ("a", b"1"), ("b", b"2")], 1, False)])
@@ -113,6 +116,7 @@ def test_plain_parts_are_where_rocketmq_looks_for_them() -> None:
     ]
 
 
+@EXAMPLES
 @given(st.lists(st.tuples(st.none() | BYTES, st.integers(0, 7)), min_size=1, max_size=30), st.integers(1, 6))
 def test_one_key_one_queue_whatever_the_partition(keyed: list[tuple[bytes | None, int]], queues: int) -> None:
     rule, seen = QueueRule(queues), {}
@@ -186,6 +190,7 @@ def batch_of(messages: Given, base: int, first: int) -> RawBatch:
     return RawBatch(base, last, messages[0][3], newest, False, len(messages), records, first)
 
 
+@EXAMPLES
 @given(st.lists(MESSAGES, min_size=1, max_size=3), st.integers(0, 9))
 def test_record_batches_are_read_as_they_were_written(batches: list[Given], skipped: int) -> None:
     raw, base = [], 1000
