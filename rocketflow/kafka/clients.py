@@ -154,6 +154,8 @@ def as_bridge_error(options: BridgeOptions, error: Exception) -> BridgeError | T
     from kafka import errors
 
     text = options.client.hide(f"{type(error).__name__}: {error}")
+    # a producer that failed before names what it failed with among the arguments of its next error
+    error = next((one for one in error.args if isinstance(one, errors.KafkaError)), error)
     if isinstance(error, (errors.ProducerFencedError, errors.InvalidProducerEpochError)):
         return FencedBridgeError(
             f"bridge {options.bridge_id}: another bridge with this id has begun since (its transactional id is "

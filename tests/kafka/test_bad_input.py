@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka.errors import KafkaError, ProducerFencedError
 
 from rocketflow.errors import UsageError
+from rocketflow.kafka.clients import as_bridge_error
 from rocketflow.kafka.errors import (
     DataLossError,
     FencedBridgeError,
@@ -232,3 +234,9 @@ def test_options_show_themselves_without_secrets() -> None:
     with pytest.raises(UsageError, match=r"sasl_password=\*\*\*|right type") as error:
         parse_options(["max_poll_interval_ms=pa55word"], ()).for_client({"max_poll_interval_ms": 5})
     assert "max_poll_interval_ms" in str(error.value)
+
+
+def test_an_error_that_names_another_is_that_one() -> None:
+    asked = options("store-to-kafka", "127.0.0.1:1", "/nowhere", "--topics", "t")
+    known = KafkaError("cannot send after a failure", ProducerFencedError())
+    assert isinstance(as_bridge_error(asked, known), FencedBridgeError)
