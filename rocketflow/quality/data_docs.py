@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.quality.loading import load_great_expectations
 from rocketflow.quality.results import read_results
 from rocketflow.quality.trend import svg, table_rows, trend_of
 
@@ -96,6 +97,7 @@ def row_class(row: dict[str, Any]) -> str:
 def _data_docs(results: Sequence[BatchResult], target: Path) -> None:
     """GX's own site builder, over a context that exists as long as it takes."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    load_great_expectations()
     import great_expectations as gx
     from great_expectations.core import ExpectationSuite
     from great_expectations.data_context.types.base import ProgressBarsConfig

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.quality.loading import load_great_expectations
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,6 +49,7 @@ class GxEngine:
     """GX's own Spark engine over one DataFrame."""
 
     def __init__(self, spark: SparkSession, rows: DataFrame, result_format: dict[str, Any] = RESULT_FORMAT) -> None:
+        load_great_expectations()
         from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 
         self._format = result_format
@@ -101,6 +104,7 @@ class Domains:
     """Domains of metrics as Spark conditions."""
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
+        load_great_expectations()
         from great_expectations.execution_engine.sparkdf_batch_data import SparkDFBatchData
         from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 

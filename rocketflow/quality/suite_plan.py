@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
 from rocketflow.quality.gx_metrics import Domains, GxEngine, MetricFailedError
+from rocketflow.quality.loading import load_great_expectations
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -244,6 +245,7 @@ class _Refused(Exception):
 
 
 def _gx_expectation(source: SuiteExpectation) -> Any:
+    load_great_expectations()
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.registry import (

@@ -52,12 +52,17 @@ class DerivedSwap:
 
     @classmethod
     def left_over(cls, paths: StorePaths) -> Self | None:
-        """The swap that somebody began; None without one. StoreVersionError where it cannot be understood."""
+        """The swap that somebody began; None without one.
+
+        StoreAccessError where it cannot be read, StoreVersionError where it cannot be understood.
+        """
         journal = _journal(paths)
         try:
             head, _, body = os_files.read_file(journal).partition(b"\n")
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise os_files.access_error(journal, error) from error
         try:
             if int(head, 16) != zlib.crc32(body):
                 raise ValueError("its CRC differs")
