@@ -93,6 +93,8 @@ def through_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 @given(MESSAGES)
 @example([(b"", None, [("", None), ("", b""), ("x", b"\xff")], -1, True), (None, None, [], 5, False)])
 @example([(b"k", b"v", [("TAGS", b"t"), ("b", b"2"), ("a", b"1"), ("b", b"2")], 1, False)])
+@example([(b"k", b"v", [("b", b"1"), ("a", b"1"), ("b", b"2")], 1, False)])
+@example([(b"k", b"v", [("b", b"1"), ("b", b"2")], 1, False)])
 @example([(b"\xff\x00", b"", [("rocketmq.FLAG", b"7"), ("rocketmq.TAGS", b"paid")], 1 << 61, False)])
 def test_what_kafka_holds_comes_back(messages: Given) -> None:
     back = kafka_rows(through_records(sink_rows(as_rows(messages), QueueRule())))
