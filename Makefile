@@ -36,7 +36,7 @@ test-full: $(STAMP) ## run the test suite with the full counts
 	@RF_FULL=1 $(BIN)/python -m pytest -n 2 --timeout 3600
 
 test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, power loss, full disk, damage ...)
-	@RF_FAULTS=1 $(BIN)/python -m pytest tests/reliability
+	@RF_FAULTS=1 $(BIN)/python -m pytest -n 2 tests/reliability
 
 test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
 	@$(BIN)/python -m tests.planted
