@@ -92,6 +92,9 @@ def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: M
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{asked.commit_interval_ms} milliseconds")
+    from rocketflow.spark.first_entry import drop_unfinished_first_entry
+
+    drop_unfinished_first_entry(checkpoint)
     query = writer.start()
     total = batches = 0
     seen = -1

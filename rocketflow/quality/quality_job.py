@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
+from rocketflow.spark.first_entry import drop_unfinished_first_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -249,6 +250,7 @@ class QualityQuery:
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
+        drop_unfinished_first_entry(job.checkpoint)
         writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", job.checkpoint)
         if job.trigger == "available-now":
             writer = writer.trigger(availableNow=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
+from rocketflow.spark.first_entry import drop_unfinished_first_entry
 from rocketflow_store import StoreReader
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
 
 def start(spark: SparkSession, job: StreamJob) -> StreamingQuery:
     """Start the query of a job."""
+    drop_unfinished_first_entry(job.checkpoint)
     writer = (
         transformed(spark, job)
         .writeStream.format("rocketflow")

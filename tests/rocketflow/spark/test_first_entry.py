@@ -1,0 +1,47 @@
+"""A query begins again where its driver was killed while it wrote the first entry of the checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocketflow.spark.first_entry import drop_unfinished_first_entry
+from rocketflow.spark.stream_job import StreamJob, run
+from rocketflow_store import StoreReader
+from tests.rocketflow.spark.stores import append, numbered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEFT = ".0.c2c9f420-63b1-40d2-9072-bb6f3bb7dc25.tmp"
+
+
+@pytest.mark.spark
+def test_the_job_begins_again(spark: SparkSession, tmp_path: Path) -> None:
+    store, checkpoint = tmp_path / "s", tmp_path / "cp"
+    append(store, numbered("t", range(50)))
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / LEFT).touch()
+    job = StreamJob(str(store), "t", str(store), str(checkpoint), topic="copy")
+    assert run(spark, job).rows == 50
+    assert run(spark, job).rows == 0
+    with StoreReader(store) as reader:
+        assert sum(reader.max_offset("copy", queue) for queue in reader.queues("copy")) == 50
+
+
+@pytest.mark.parametrize("beside", ["0", ".0.crc", "1", ".1.c2c9f420-63b1-40d2-9072-bb6f3bb7dc25.tmp", "notes"])
+def test_a_checkpoint_with_anything_else_is_left_alone(tmp_path: Path, beside: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits").mkdir()
+    for name in (LEFT, beside):
+        (tmp_path / "offsets" / name).touch()
+    assert drop_unfinished_first_entry(str(tmp_path)) == []
+    (tmp_path / "offsets" / beside).rename(tmp_path / "commits" / beside)
+    assert drop_unfinished_first_entry(f"file://{tmp_path}") == []
+    assert drop_unfinished_first_entry(f"hdfs://host{tmp_path}") == []
+    assert (tmp_path / "offsets" / LEFT).exists()
+    (tmp_path / "commits" / beside).unlink()
+    assert drop_unfinished_first_entry(f"file:{tmp_path}") == [tmp_path / "offsets" / LEFT]
+    assert drop_unfinished_first_entry(str(tmp_path / "nowhere")) == []
