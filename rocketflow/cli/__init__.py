@@ -7,13 +7,15 @@ import sys
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
-    from rocketflow.cli.app import run
-    from rocketflow.cli.failures import report
     from rocketflow.stop_signals import StoppedError, stop_in_order
 
-    stop_in_order()
+    stop_in_order()  # before what takes its time to load
     try:
+        from rocketflow.cli.app import run
+
         code = run(sys.argv[1:])
     except StoppedError as stopped:
+        from rocketflow.cli.failures import report
+
         code = report(stopped)
     sys.exit(code)

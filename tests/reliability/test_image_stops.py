@@ -184,7 +184,8 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
         assert "Traceback" not in error
         acked = sum(1 for line in outcome.read_bytes().splitlines() if line.strip())
         context = f"seed {seed}, {name}, exit {code}, {acked} lines"
-        assert code in (0, 128 + STOPS[name][0], -STOPS[name][0]), context
+        # until the command listens, the system ends it by whichever signal it delivers first
+        assert code in (0, *(one for number in STOPS[name] for one in (128 + number, -number))), context
         clean = not (store / "abort").exists()
         if not loading:
             assert clean, context
