@@ -184,12 +184,12 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
         assert "Traceback" not in error
         acked = sum(1 for line in outcome.read_bytes().splitlines() if line.strip())
         context = f"seed {seed}, {name}, exit {code}, {acked} lines"
-        # until the command listens, the system ends it by whichever signal it delivers first
+        # two signals may reach two threads: either may be the one that is heard first
         assert code in (0, *(one for number in STOPS[name] for one in (128 + number, -number))), context
         clean = not (store / "abort").exists()
         if not loading:
             assert clean, context
-            assert code == 128 + STOPS[name][0], context
+            assert code in [128 + number for number in STOPS[name]], context
         with MessageStore.open(store) as opened:
             assert opened.recovery.abort_found != clean, context
             if clean:
