@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rocketflow_store.config import StoreConfig, StorePaths
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.store_reader import StoreReader
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow_store.commit_envelope import CommitEnvelope
-
-_RETRY_S: Final = 0.02
 
 
 class StorePort:
@@ -62,14 +59,7 @@ class StorePort:
         return read_last_commit(self._path, sink_id)
 
     def _open(self) -> MessageStore:
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                return MessageStore.open(self._path, self._asked)
-            except StoreLockedError:
-                if time.monotonic() >= deadline or self._stop.is_set():
-                    raise
-                self._stop.wait(_RETRY_S)
+        return when_free(lambda: MessageStore.open(self._path, self._asked), self._timeout_s, self._stop.wait)
 
 
 def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:

@@ -6,7 +6,6 @@ kill is known by it, whatever the suite says by now: the same ranges are a repla
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,7 @@ from rocketflow.quality.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config import StorePaths
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.lock import when_free
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import (
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.sink.staged_part import StagedPart
 
-_RETRY_S: Final = 0.02
 _STAMPED: Final = "quality"
 
 
@@ -113,15 +111,8 @@ class QualityCommits:
             )
 
     def _open(self) -> MessageStore:
-        deadline = time.monotonic() + self._lock_timeout_ms / 1000
         config = StoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        while True:
-            try:
-                return MessageStore.open(self.store, config)
-            except StoreLockedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_RETRY_S)
+        return when_free(lambda: MessageStore.open(self.store, config), self._lock_timeout_ms / 1000)
 
 
 def now_ms() -> int:

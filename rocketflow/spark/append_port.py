@@ -5,12 +5,11 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rocketflow_store.config import StoreConfig, StorePaths
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.sink.sink_commit import commit_batch, commit_nothing
 from rocketflow_store.store_reader import StoreReader
@@ -18,8 +17,6 @@ from rocketflow_store.store_reader import StoreReader
 if TYPE_CHECKING:
     from rocketflow.spark.sink_options import SinkOptions
     from rocketflow_store.sink.sink_commit import CommitResult, SinkBatch
-
-_RETRY_S: Final = 0.02
 
 
 class AppendPort(Protocol):
@@ -54,12 +51,5 @@ class DirectAppendPort:
 
     def _open(self) -> MessageStore:
         options = self._options
-        deadline = time.monotonic() + options.lock_timeout_ms / 1000
         config = StoreConfig(flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
-        while True:
-            try:
-                return MessageStore.open(options.path, config)
-            except StoreLockedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_RETRY_S)
+        return when_free(lambda: MessageStore.open(options.path, config), options.lock_timeout_ms / 1000)

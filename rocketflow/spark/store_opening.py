@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
-import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.files import lock
 from rocketflow_store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 COMMITS_TAKE_S: Final = 5.0
 """Who holds the lock for longer than this does not hold it for a commit."""
-_RETRY_S: Final = 0.02
 Result = TypeVar("Result")
 
 
@@ -29,17 +29,12 @@ def open_when_free(path: str | Path, config: StoreConfig | None, *, wait: bool) 
 def when_free(action: Callable[[], Result], *, wait: bool) -> Result:
     """What `action` gives, tried again as long as another writer holds the store that it opens.
 
-    Without `wait` StoreLockedError is raised once that took COMMITS_TAKE_S.
+    Without `wait` StoreLockedError is raised once that took COMMITS_TAKE_S; with it somebody is told then.
     """
-    deadline, told = time.monotonic() + COMMITS_TAKE_S, False
-    while True:
-        try:
-            return action()
-        except StoreLockedError as error:
-            if time.monotonic() > deadline:
-                if not wait:
-                    raise
-                if not told:
-                    print(f"waiting: {error.path} is held by {error.holder}", file=sys.stderr, flush=True)
-                told = True
-            time.sleep(_RETRY_S)
+    try:
+        return lock.when_free(action, COMMITS_TAKE_S)
+    except StoreLockedError as error:
+        if not wait:
+            raise
+        print(f"waiting: {error.path} is held by {error.holder}", file=sys.stderr, flush=True)
+    return lock.when_free(action, math.inf)

@@ -11,15 +11,19 @@ import fcntl
 import os
 import struct
 import threading
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files import disk
 from rocketflow_store.files.os_files import access_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+Result = TypeVar("Result")
+_RETRY_S: Final = 0.02
 _FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
 _HELD: dict[tuple[int, int], str] = {}
 _TABLE_LOCK: Final = threading.Lock()
@@ -102,3 +106,17 @@ def _holder(fd: int) -> str | None:
             return f"pid {pid} ({comm.read().strip()})"
     except OSError:
         return f"pid {pid}"
+
+
+def when_free(action: Callable[[], Result], timeout_s: float, pause: Callable[[float], object] = time.sleep) -> Result:
+    """What `action`, which takes a lock, gives: tried again while another writer holds it, for `timeout_s` at most.
+
+    StoreLockedError then, or as soon as `pause` (seconds) answers true: somebody wants to stop.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return action()
+        except StoreLockedError:
+            if time.monotonic() >= deadline or pause(_RETRY_S):
+                raise

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import DirectoryLock, lock_holder
+from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.index.index_service import IndexService, next_name
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.rebuild.progress import Progress
-
-_WAIT_S: Final = 0.2
 
 
 def rebuild_store(
@@ -75,7 +73,7 @@ def _run_locked(
     if places.remote is not None:
         check_target(places.remote)
     os_files.make_directory(out.root)
-    lock = _locked(out, wait=request.wait)
+    lock = when_free(lambda: DirectoryLock(out.lock), math.inf if request.wait else 0)
     try:
         finish_swap(out)
         had_room = out.rocketflow.is_dir()
@@ -102,16 +100,6 @@ def _tidy(paths: StorePaths) -> None:
     except BaseException:  # somebody asked to stop: that comes but once
         finish_swap(paths)
         raise
-
-
-def _locked(paths: StorePaths, *, wait: bool) -> DirectoryLock:
-    while True:
-        try:
-            return DirectoryLock(paths.lock)
-        except StoreLockedError:
-            if not wait:
-                raise
-            time.sleep(_WAIT_S)
 
 
 class _Rebuild:

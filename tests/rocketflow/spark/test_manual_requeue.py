@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketflow.spark import manual_requeue, requeue_job, store_opening
+from rocketflow.spark import manual_requeue, requeue_job
 from rocketflow.spark.manual_requeue import ManualResult, requeue_on_spark
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.requeue_job import main
 from rocketflow.spark.requeue_where import WhereError
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.files import lock
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.retry.requeue_choice import NoOriginError, windows
 from rocketflow_store.retry.requeue_run import RequeueMismatchError, RequeueRequest
@@ -200,7 +201,7 @@ def test_two_runs_at_once_with_one_id_move_each_row_once(
     path = tmp_path / "s"
     dead_letters(path, 60)
     monkeypatch.setattr(manual_requeue, "_BATCH_ROWS", 6)
-    monkeypatch.setattr(store_opening, "_RETRY_S", 0.002)
+    monkeypatch.setattr(lock, "_RETRY_S", 0.002)
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda _: requeue(spark, path, "r", rate=300), range(2)))
     assert sorted(moved(path, "r")) == list(range(60))
