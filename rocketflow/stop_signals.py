@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+STOPPING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class StoppedError(BaseException):
@@ -30,7 +30,7 @@ class _Held:
 
 def stop_in_order() -> None:
     """From now on the first of these signals ends what is under way; those behind it change nothing any more."""
-    for one in _STOPPING:
+    for one in STOPPING:
         if signal.getsignal(one) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's SIG_IGN stays
             signal.signal(one, _stop)
 
@@ -53,7 +53,7 @@ def _too_late(number: int, frame: FrameType | None) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    for one in _STOPPING:
+    for one in STOPPING:
         signal.signal(one, _too_late)  # not SIG_IGN: Python complains of a signal that is on its way just now
     if _Held.depth:
         _Held.number = number

@@ -74,18 +74,14 @@ def check(
 
     Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
     """
+    from rocketflow.arguments import key_values
     from rocketflow.errors import UsageError
     from rocketflow.quality.quality_job import VALIDATORS
     from rocketflow.quality.range_check import RangeCheck
 
     if validator not in VALIDATORS:
         raise UsageError(f"--validator {validator!r}: {' or '.join(VALIDATORS)}")
-    options = {}
-    for one in option or []:
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise UsageError(f"--option {one!r}: give it as key=value")
-        options[key] = value
+    options = key_values("--option", option or [])
     found = _checked(
         RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options), master
     )

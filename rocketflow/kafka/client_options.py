@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.arguments import key_value
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError
 
@@ -104,10 +105,8 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
+    name, value = key_value(where, text)
     name = name.strip().replace(".", "_")
-    if not equals or not name:
-        raise UsageError(f"{where}: give it as key=value")
     name = _JAVA_NAMES.get(name, name)
     if name in _OURS:
         raise UsageError(f"{where}: {name} is the bridge's own to set")

@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.stop_signals import StoppedError
+from rocketflow.job_timing import timing
+from rocketflow.stop_signals import STOPPING, StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_STOPPING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _TELL_S: Final = 5.0
 
 
@@ -39,8 +39,8 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {one: signal.getsignal(one) for one in _STOPPING}
-        for one in _STOPPING:
+        before = {one: signal.getsignal(one) for one in STOPPING}
+        for one in STOPPING:
             if before[one] is not signal.SIG_IGN:
                 signal.signal(one, self._stop)
         try:
@@ -93,15 +93,13 @@ class BridgeSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """The one object that ends a run."""
-        seconds = time.monotonic() - self.began
         return {
             "job": "kafka_bridge",
             "direction": self.direction,
             "bridge": self.bridge_id,
             "rows": self.rows,
             "batches": self.batches,
-            "seconds": round(seconds, 3),
-            "rowsPerSecond": round(self.rows / seconds, 1) if seconds else 0.0,
+            **timing(self.rows, time.monotonic() - self.began),
             "lagMessages": self.lag_messages,
             "lagMs": self.lag_ms,
             "quarantined": self.quarantined,

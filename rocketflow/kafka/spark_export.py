@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from rocketflow.arguments import key_values
 from rocketflow.errors import UsageError
+from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
@@ -45,13 +47,14 @@ def run(asked: BridgeOptions, checkpoint: str, connector: Sequence[str], *, requ
 
     if asked.client.shown():
         raise UsageError("--kafka-option is kafka-python's; give Spark's connector --connector-option kafka.NAME=VALUE")
+    options = key_values("--connector-option", connector)
     spark = build_session("rocketflow-kafka-bridge")
     try:
         if not has_connector(spark):
             if required:
                 raise KafkaMissingError("Spark's Kafka connector is not on the class path: give its jars (--jars)")
             return None
-        return _copy(spark, asked, checkpoint, dict(one.partition("=")[::2] for one in connector))
+        return _copy(spark, asked, checkpoint, options)
     finally:
         spark.stop()
 
@@ -69,6 +72,7 @@ def has_connector(spark: SparkSession) -> bool:
 
 
 def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: Mapping[str, str]) -> dict[str, Any]:
+    from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
     from rocketflow_store import StoreReader
 
     with StoreReader(asked.store) as reader:
@@ -83,50 +87,29 @@ def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: M
         .select(*_READ)
         .mapInArrow(_to_kafka(mapped, by_key=asked.by_key), _SCHEMA)
     )
-    writer = (
-        rows.writeStream.format("kafka")
-        .options(**{**_TUNED, "kafka.bootstrap.servers": asked.bootstrap, **options})
-        .option("checkpointLocation", checkpoint)
+    writer = rows.writeStream.format("kafka").options(
+        **{**_TUNED, "kafka.bootstrap.servers": asked.bootstrap, **options}
     )
-    if asked.until_caught_up:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{asked.commit_interval_ms} milliseconds")
-    from rocketflow.spark.first_entry import drop_unfinished_first_entry
-
-    drop_unfinished_first_entry(checkpoint)
-    query = writer.start()
+    trigger = AVAILABLE_NOW if asked.until_caught_up else f"{asked.commit_interval_ms} milliseconds"
     total = batches = 0
-    seen = -1
-    while query.isActive or seen < _last_batch(query):
-        query.awaitTermination(1)
-        for progress in query.recentProgress:
-            if int(progress["batchId"]) > seen:
-                seen = int(progress["batchId"])
-                total += int(progress["numInputRows"])
-                batches += int(progress["numInputRows"]) > 0
-                print(f"batch {seen}: {total} messages in all", file=sys.stderr, flush=True)
-    failure = query.exception()
-    if failure is not None:
-        raise failure
-    seconds = time.monotonic() - began
+
+    def batch_done(batch: int, rows: int) -> None:
+        nonlocal total, batches
+        total, batches = total + rows, batches + 1
+        print(f"batch {batch}: {total} messages in all", file=sys.stderr, flush=True)
+
+    await_query(start_query(writer, checkpoint, trigger), batch_done)
     return {
         "job": "kafka_bridge",
         "direction": asked.direction,
         "bridge": asked.bridge_id,
         "rows": total,
         "batches": batches,
-        "seconds": round(seconds, 3),
-        "rowsPerSecond": round(total / seconds, 1),
+        **timing(total, time.monotonic() - began),
         "quarantined": 0,
         "lost": 0,
         "caughtUp": asked.until_caught_up,
     }
-
-
-def _last_batch(query: Any) -> int:
-    last = query.lastProgress
-    return -1 if last is None else int(last["batchId"])
 
 
 def _to_kafka(

@@ -9,13 +9,15 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.arguments import key_values
 from rocketflow.errors import UsageError
+from rocketflow.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
-from rocketflow.spark.first_entry import drop_unfinished_first_entry
+from rocketflow.spark import checkpoint
+from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from rocketflow.quality.batch_commit import QualityCommits
     from rocketflow.quality.suite_plan import SuitePlan
 
-_POLL_S: Final = 0.25
 VALIDATORS: Final = ("pass", "gx")
 
 
@@ -49,7 +50,7 @@ class QualityJob:
     body_options: dict[str, str] = field(default_factory=dict)
     action: Action = Action.QUARANTINE
     validator: str = "pass"
-    trigger: str = "available-now"
+    trigger: str = AVAILABLE_NOW
     properties: bool = True
     queues: int | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -86,14 +87,12 @@ class QualitySummary:
 
     def as_json(self) -> str:
         """The one line that ends the job."""
-        rate = self.rows / self.seconds if self.seconds else 0.0
         return json.dumps(
             {
                 "job": "quality",
                 "rows": self.rows,
                 "batches": self.batches,
-                "seconds": round(self.seconds, 3),
-                "rowsPerSecond": round(rate, 1),
+                **timing(self.rows, self.seconds),
                 "good": self.good,
                 "quarantined": self.quarantined,
                 "malformed": self.malformed,
@@ -127,7 +126,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
         "--action", choices=[one.value for one in Action], default="quarantine", help="of critical ones"
     )
     parser.add_argument("--validator", choices=VALIDATORS, default="pass", help="gx: GX validates every batch as well")
-    parser.add_argument("--trigger", default="available-now", help='available-now (default) or "5 seconds"')
+    parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or "5 seconds"')
     parser.add_argument("--no-properties", action="store_true", help="properties of messages do not go on (faster)")
     parser.add_argument("--queues", type=int, metavar="N", help="queues of new topics (default: as the source)")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
@@ -146,24 +145,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
         sink_id=given.sink_id,
         body_schema=given.body_schema,
         body_format=given.body_format,
-        body_options=_pairs("--body-option", given.body_option),
+        body_options=key_values("--body-option", given.body_option),
         action=Action(given.action),
         validator=given.validator,
         trigger=given.trigger,
         properties=not given.no_properties,
         queues=given.queues,
-        options=_pairs("--option", given.option),
+        options=key_values("--option", given.option),
     )
-
-
-def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise UsageError(f"{name} {one!r}: give it as key=value")
-        found[key] = value
-    return found
 
 
 def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, str], suite: Suite) -> BodySpec:
@@ -230,16 +219,12 @@ class QualityQuery:
         began = time.monotonic()
         query = self.start()
         try:
-            while query.isActive:
-                query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
-        except KeyboardInterrupt:
-            query.stop()
+            await_query(query)
         except Exception:
             if self.error is None:
                 raise
-        failure = self.error or query.exception()
-        if failure is not None:
-            raise failure
+        if self.error is not None:  # what the batch failed with, before Spark made a text of it
+            raise self.error
         self.summary.seconds = time.monotonic() - began
         return self.summary
 
@@ -250,13 +235,7 @@ class QualityQuery:
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
-        drop_unfinished_first_entry(job.checkpoint)
-        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", job.checkpoint)
-        if job.trigger == "available-now":
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=job.trigger)
-        return writer.start()
+        return start_query(rows.writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger)
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         try:
@@ -317,7 +296,9 @@ class QualityQuery:
         from rocketflow.quality.split import Route
 
         job, suite = self._job, self.plan.suite
-        query_id = _query_id(job.checkpoint)
+        query_id = checkpoint.query_id(job.checkpoint)
+        if query_id is None:
+            raise UsageError(f"--checkpoint {job.checkpoint}: this machine has to see it, for the query's id")
         commits = QualityCommits(job.target, job.sink_id or f"quality.{query_id}", query_id, uuid.uuid4().hex)
         queues = job.queues or max(queue_counts(job.path, job.topics).values(), default=0) or 8
         targets = [one for one in (job.good_topic, job.quarantine_topic) if one is not None]
@@ -332,12 +313,6 @@ class QualityQuery:
         )
         foreach = None if job.good_foreach is None else function_of(job.good_foreach)
         return commits, CheckSettings(self._spec, route, job.action, job.validator, foreach)
-
-
-def _query_id(checkpoint: str) -> str:
-    """The query's id, as its checkpoint says."""
-    raw = (Path(checkpoint.removeprefix("file://")) / "metadata").read_text("utf-8")
-    return str(json.loads(raw.strip().splitlines()[-1])["id"])
 
 
 def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.job_timing import timing
 from rocketflow.spark.rebuild_engine import PathNotSharedError
 from rocketflow_store.errors import NotAStoreError, StoreAccessError
 from rocketflow_store.files import os_files
@@ -90,9 +91,7 @@ def deliver_due_on_spark(
     else:
         with MessageStore.open(store_path, config) as store:
             result = _deliver(spark, store, until_ms, progress)
-    seconds = time.monotonic() - began
-    rate = round(result.rows / seconds, 1) if seconds else 0.0
-    return {**result.as_dict(), "seconds": round(seconds, 3), "rowsPerSecond": rate}
+    return {**result.as_dict(), **timing(result.rows, time.monotonic() - began)}
 
 
 def _deliver(

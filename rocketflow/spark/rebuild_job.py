@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketflow.job_timing import timing
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files.lock import lock_holder
@@ -138,7 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = run_in_own_session(parse_arguments(arguments))
     except Exception as error:  # every failure becomes one line and an exit code
         return exit_code_of(error)
-    rate = result.records / result.seconds if result.seconds else 0.0
     told = {"job": "rebuild_index", "rows": result.records, "batches": 1, **result.as_dict()}
-    print(json.dumps({**told, "rowsPerSecond": round(rate, 1)}), flush=True)
+    print(json.dumps({**told, **timing(result.records, result.seconds)}), flush=True)
     return result.exit_code

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.job_timing import timing
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.config import StorePaths, check_directory
@@ -98,8 +99,7 @@ def _finished_before(job: RequeueJob, request: RequeueRequest) -> tuple[dict[str
 def last_line(told: dict[str, Any], seconds: float) -> str:
     """The one line that ends a job."""
     rows = int(told.get("rows", 0))
-    rate = rows / seconds if seconds and not told.get("dryRun") else 0.0
-    timed = {"seconds": round(seconds, 3), "rowsPerSecond": round(rate, 1)}
+    timed = timing(0 if told.get("dryRun") else rows, seconds)
     return json.dumps({"job": "requeue", "rows": rows, "batches": 0, **told, **timed}, ensure_ascii=False)
 
 

@@ -6,7 +6,6 @@ them in the commit message: the commit runs in a fresh process that knows nothin
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from rocketflow.spark import checkpoint
 from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
@@ -106,7 +106,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver: all staged rows into the log, once."""
-        query_id = _query_id_in(self._options.checkpoint_location)
+        location = self._options.checkpoint_location
+        query_id = None if location is None else checkpoint.query_id(location)
         _commit(self._options, messages, batchId, self._options.sink_id or query_id, query_id, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -226,16 +227,6 @@ def _commit(
         more_follow=more_follow,
     )
     DirectAppendPort(options).commit(batch)
-
-
-def _query_id_in(checkpoint_location: str | None) -> str | None:
-    """The query's id as the checkpoint names it; None where that cannot be read."""
-    if checkpoint_location is None:
-        return None
-    try:
-        return str(json.loads((Path(checkpoint_location.removeprefix("file://")) / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:

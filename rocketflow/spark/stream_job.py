@@ -8,10 +8,11 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rocketflow.errors import UsageError
-from rocketflow.spark.first_entry import drop_unfinished_first_entry
+from rocketflow.arguments import key_values
+from rocketflow.job_timing import timing
+from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
 from rocketflow_store import StoreReader
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class StreamJob:
     checkpoint: str
     sql: str | None = None
     topic: str | None = None
-    trigger: str = "available-now"
+    trigger: str = AVAILABLE_NOW
     options: dict[str, str] = field(default_factory=dict)
     sink_options: dict[str, str] = field(default_factory=dict)
 
@@ -48,16 +47,7 @@ class StreamSummary:
 
     def as_json(self, job: str) -> str:
         """The one line that ends a job."""
-        rate = self.rows / self.seconds if self.seconds else 0.0
-        return json.dumps(
-            {
-                "job": job,
-                "rows": self.rows,
-                "batches": self.batches,
-                "seconds": round(self.seconds, 3),
-                "rowsPerSecond": round(rate, 1),
-            }
-        )
+        return json.dumps({"job": job, "rows": self.rows, "batches": self.batches, **timing(self.rows, self.seconds)})
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
@@ -74,9 +64,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
     parser.add_argument("--sink", required=True, metavar="PATH", help="store directory to write")
     parser.add_argument("--topic", metavar="T", help="topic for rows without a column `topic`")
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
-    parser.add_argument(
-        "--trigger", default="available-now", help='available-now (default) or an interval: "5 seconds"'
-    )
+    parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or an interval: "5 seconds"')
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
     parser.add_argument("--sink-option", action="append", default=[], metavar="K=V", help="an option of the sink")
     given = parser.parse_args(arguments)
@@ -88,19 +76,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
         sql=given.sql,
         topic=given.topic,
         trigger=given.trigger,
-        options=_pairs("--option", given.option),
-        sink_options=_pairs("--sink-option", given.sink_option),
+        options=key_values("--option", given.option),
+        sink_options=key_values("--sink-option", given.sink_option),
     )
-
-
-def _pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise UsageError(f"{name} {one!r}: give it as key=value")
-        found[key] = value
-    return found
 
 
 def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
@@ -122,58 +100,31 @@ def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
 
 def start(spark: SparkSession, job: StreamJob) -> StreamingQuery:
     """Start the query of a job."""
-    drop_unfinished_first_entry(job.checkpoint)
     writer = (
         transformed(spark, job)
         .writeStream.format("rocketflow")
         .outputMode("append")
-        .option("checkpointLocation", job.checkpoint)
         .option("path", job.sink)
         .options(**job.sink_options)
     )
     if job.topic is not None:
         writer = writer.option("topic", job.topic)
-    if job.trigger == "available-now":
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=job.trigger)
-    return writer.start()
+    return start_query(writer, job.checkpoint, job.trigger)
 
 
 def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
     """Run a job until it has read what is there (available-now) or until it is stopped; progress goes to stderr."""
     began = time.monotonic()
-    query = start(spark, job)
     summary = StreamSummary()
-    seen = -1
-    try:
-        while query.isActive:
-            query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
-            seen = _follow(query, summary, seen)
-    except KeyboardInterrupt:
-        query.stop()
-    seen = _follow(query, summary, seen)
-    failure = query.exception()
-    if failure is not None:
-        raise failure
+
+    def batch_done(batch: int, rows: int) -> None:
+        summary.rows += rows
+        summary.batches += 1
+        print(f"batch {batch}: {rows} rows, {summary.rows} in all", file=sys.stderr, flush=True)
+
+    await_query(start(spark, job), batch_done)
     summary.seconds = time.monotonic() - began
     return summary
-
-
-def _follow(query: StreamingQuery, summary: StreamSummary, seen: int) -> int:
-    for progress in query.recentProgress:
-        batch, rows = _of(progress, "batchId"), _of(progress, "numInputRows")
-        if batch > seen:
-            seen = batch
-            if rows:
-                summary.rows += rows
-                summary.batches += 1
-                print(f"batch {batch}: {rows} rows, {summary.rows} in all", file=sys.stderr, flush=True)
-    return seen
-
-
-def _of(progress: Any, name: str) -> int:
-    return int(progress[name] if isinstance(progress, dict) else getattr(progress, name))
 
 
 def preflight(job: StreamJob) -> None:

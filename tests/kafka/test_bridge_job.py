@@ -38,7 +38,7 @@ def test_the_job_copies_in_and_out(topics: Topics, store: str, name: Name, capsy
     assert topics.read(back) == topics.read(source)
 
 
-def test_wrong_arguments_are_usage_errors(store: str) -> None:
+def test_wrong_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--bootstrap", "x:1", "--store", store]
     for more in (["--topics", "a"], ["--direction", "sideways", "--topics", "a"]):
         with pytest.raises(SystemExit) as ended:
@@ -46,6 +46,9 @@ def test_wrong_arguments_are_usage_errors(store: str) -> None:
         assert ended.value.code == 2
     for more in ([], ["--topics", "a", "--engine", "spark"]):
         assert main([*common, "--direction", "kafka-to-store", *more]) == 2
+    spark = ["--direction", "store-to-kafka", "--topics", "a", "--engine", "spark", "--checkpoint", "cp"]
+    assert main([*common, *spark, "--connector-option", "kafka.linger.ms"]) == 2
+    assert "--connector-option 'kafka.linger.ms': give it as key=value" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketflow.spark.first_entry import drop_unfinished_first_entry
+from rocketflow.spark.checkpoint import drop_unfinished_first_entry
 from rocketflow.spark.stream_job import StreamJob, run
 from rocketflow_store import StoreReader
 from tests.rocketflow.spark.stores import append, numbered

@@ -1,0 +1,48 @@
+"""A query's checkpoint, as far as it has to be known: whose it is, and what a killed driver left in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+_LOGS: Final = ("offsets", "commits")
+_TEMPORARY: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?\Z")
+
+
+def query_id(location: str) -> str | None:
+    """The query's id, as its checkpoint says; None where that cannot be read from this machine."""
+    home = _directory(location)
+    try:
+        return None if home is None else str(json.loads((home / "metadata").read_text("utf-8"))["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def drop_unfinished_first_entry(location: str) -> list[Path]:
+    """Delete what a driver left that was killed while it wrote the first entry; which files were deleted.
+
+    Spark 4.3 does not begin a query whose `offsets` is not empty though it has no entry, and a temporary file counts.
+    No batch was planned then, so the file tells nothing. A checkpoint with an entry, with files of any other name, or
+    on no directory of this machine is left as it is.
+    """
+    home = _directory(location)
+    found: list[Path] = []
+    for name in _LOGS if home is not None else ():
+        try:
+            found += (home / name).iterdir()  # type: ignore[operator]
+        except OSError:  # not there, or for Spark to tell
+            continue
+    if not all(_TEMPORARY.fullmatch(path.name) for path in found):
+        return []
+    for path in found:
+        path.unlink(missing_ok=True)
+    return found
+
+
+def _directory(location: str) -> Path | None:
+    """Of a checkpoint on this machine; None for one of another file system."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", location) and not location.startswith("file:"):
+        return None
+    return Path(re.sub(r"\Afile:(//)?", "", location))

@@ -1,0 +1,58 @@
+"""A streaming query of a job: begun on its checkpoint, and followed until it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.spark.checkpoint import drop_unfinished_first_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+AVAILABLE_NOW: Final = "available-now"
+"""The trigger of a job that ends when it has read what is there; every other one is an interval."""
+_POLL_S: Final = 0.25
+
+
+def start_query(writer: DataStreamWriter, checkpoint: str, trigger: str) -> StreamingQuery:
+    """Start it; `trigger` is AVAILABLE_NOW or an interval as Spark writes it ("5 seconds")."""
+    drop_unfinished_first_entry(checkpoint)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=trigger).start()
+
+
+def await_query(query: StreamingQuery, batch_done: Callable[[int, int], None] | None = None) -> None:
+    """Until the query has read all, is stopped (an interrupt stops it), or fails: its error is raised.
+
+    `batch_done` is called with the number of every batch that had rows, and how many it had.
+    """
+    seen = -1
+    try:
+        while query.isActive:
+            query.awaitTermination(_POLL_S)  # type: ignore[arg-type]
+            seen = _follow(query, seen, batch_done)
+    except KeyboardInterrupt:
+        query.stop()
+    _follow(query, seen, batch_done)
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+
+
+def _follow(query: StreamingQuery, seen: int, batch_done: Callable[[int, int], None] | None) -> int:
+    for progress in query.recentProgress if batch_done is not None else ():
+        batch, rows = _of(progress, "batchId"), _of(progress, "numInputRows")
+        if batch > seen:
+            seen = batch
+            if rows and batch_done is not None:
+                batch_done(batch, rows)
+    return seen
+
+
+def _of(progress: Any, name: str) -> int:
+    return int(progress[name] if isinstance(progress, dict) else getattr(progress, name))
