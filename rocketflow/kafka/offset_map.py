@@ -11,8 +11,7 @@ import numpy as np
 
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.store_commit import next_offset
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, envelope_of
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.sink.sink_commit import commit_at, commit_places
 
 if TYPE_CHECKING:
     from rocketflow_store.commit_envelope import CommitEnvelope
@@ -49,18 +48,18 @@ def queue_offset_of(
 
     Kafka's offsets have gaps (marks of transactions, compaction), and a message may have been refused.
     """
-    commits = _commits(reader, sink_id)
+    commits = list(commit_places(reader, sink_id))[::-1]
     low, high = 0, len(commits)
     while low < high:
         middle = (low + high) // 2
-        envelope = _envelope(reader, commits[middle])
+        envelope = commit_at(reader, commits[middle], sink_id)
         end = None if envelope is None else next_offset(envelope.progress, kafka_topic, partition)
         if end is not None and end > offset:
             high = middle
         else:
             low = middle + 1
     while low < len(commits):  # a commit may have nothing at or behind the offset: the next one has
-        envelope = _envelope(reader, commits[low])
+        envelope = commit_at(reader, commits[low], sink_id)
         found = None if envelope is None else _in_commit(reader, envelope, store_topic, kafka_topic, partition, offset)
         if found is not None:
             return found
@@ -82,19 +81,6 @@ def kafka_offset_of(reader: StoreReader, store_topic: str, queue_id: int, queue_
                 queue_offset,
             )
     return None
-
-
-def _commits(reader: StoreReader, sink_id: str) -> list[int]:
-    """Where the envelopes of a sink stand, oldest first."""
-    low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-    units = reader.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high)
-    code = string_hash(sink_id)
-    return [int(one) for one in units["phy_offset"][units["tags_code"] == code]]
-
-
-def _envelope(reader: StoreReader, phy_offset: int) -> CommitEnvelope | None:
-    message = reader.look_message_by_offset(phy_offset)
-    return None if message is None else envelope_of(message)
 
 
 def _in_commit(

@@ -125,18 +125,27 @@ def check_sink_id(sink_id: str) -> str:
 
 def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
     """The newest envelope of a sink, in the log or taken from there by retention; None where it never committed."""
+    envelopes = (commit_at(store, place, sink_id) for place in commit_places(store, sink_id))
+    newest = next((one for one in envelopes if one is not None), None)
+    return newest if newest is not None else remembered_commit(store.paths, sink_id)
+
+
+def commit_places(store: CommitLogReads, sink_id: str) -> Iterator[int]:
+    """Physical offsets of what by its tag may be an envelope of a sink, newest first; `commit_at` tells which are."""
     low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
     code = string_hash(sink_id)
     while high > low:
         start = max(low, high - _SCAN_UNITS)
         units = store.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, start, high)
-        for row in np.flatnonzero(units["tags_code"] == code)[::-1].tolist():
-            message = store.look_message_by_offset(int(units["phy_offset"][row]))
-            envelope = envelope_of(message) if message is not None else None
-            if envelope is not None and envelope.sink_id == sink_id:
-                return envelope
+        yield from units["phy_offset"][units["tags_code"] == code][::-1].tolist()
         high = start
-    return remembered_commit(store.paths, sink_id)
+
+
+def commit_at(store: CommitLogReads, phy_offset: int, sink_id: str) -> CommitEnvelope | None:
+    """The envelope at one of the `commit_places`; None for another sink's and for a damaged one."""
+    message = store.look_message_by_offset(phy_offset)
+    envelope = envelope_of(message) if message is not None else None
+    return envelope if envelope is not None and envelope.sink_id == sink_id else None
 
 
 def commit_batch(

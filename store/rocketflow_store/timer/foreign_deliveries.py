@@ -7,6 +7,7 @@ says which message it is. So the log is searched, from behind our last commit, f
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,9 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import ScanStop
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import StoreError, UnreadableError
-from rocketflow_store.java_compat import string_hash
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.message import (
     PROPERTY_REAL_QUEUE_ID,
@@ -25,6 +24,7 @@ from rocketflow_store.message import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
 )
+from rocketflow_store.sink.sink_commit import commit_at, commit_places
 from rocketflow_store.timer.timer_rows import born_timestamps, identities, integers
 
 if TYPE_CHECKING:
@@ -52,20 +52,9 @@ def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -
 
 def _own_commits(reads: TimerReads, start: int, sink_id: str) -> list[tuple[int, int]]:
     """[begin, end) of our own commits behind `start`."""
-    low, high = reads.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-    commits, code = [], string_hash(sink_id)
-    while high > low:
-        first = max(low, high - 4096)
-        units = reads.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, first, high)
-        for row in np.flatnonzero((units["tags_code"] == code) & (units["phy_offset"] >= start)).tolist():
-            message = reads.look_message_by_offset(int(units["phy_offset"][row]))
-            envelope = envelope_of(message) if message is not None else None
-            if envelope is not None and envelope.sink_id == sink_id:
-                commits.append((envelope.begin_offset, envelope.end_offset))
-        if int(units["phy_offset"][0]) < start:
-            break
-        high = first
-    return commits
+    behind = takewhile(lambda place: place >= start, commit_places(reads, sink_id))
+    envelopes = (commit_at(reads, place, sink_id) for place in behind)
+    return [(one.begin_offset, one.end_offset) for one in envelopes if one is not None]
 
 
 def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
