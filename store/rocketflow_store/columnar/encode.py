@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
+from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
@@ -60,10 +61,8 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-_CHUNK_ROWS: Final = 4096
 _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
-_CHUNK_BYTES: Final = 2 << 20
 _PROPERTIES_ROOM: Final = 512
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
 _OWN_NAMES: Final = frozenset(
@@ -232,14 +231,9 @@ class BatchEncoder:
         """Chunks of a validated batch, in row order. Rows without a queue take turns; `next_queue` goes on by topic."""
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
             columns = _Columns(part, self._default_topic)
-            start = 0
-            ends = np.cumsum(_lengths(columns.bodies))
-            while start < part.num_rows:
-                before = int(ends[start - 1]) if start else 0
-                stop = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
-                stop = min(max(stop, start + 1), start + _CHUNK_ROWS)
-                yield self._chunk(_Columns(part.slice(start, stop - start), self._default_topic), now_ms, next_queue)
-                start = stop
+            for rows in chunks(_lengths(columns.bodies)):
+                some = part.slice(rows.start, rows.stop - rows.start)
+                yield self._chunk(_Columns(some, self._default_topic), now_ms, next_queue)
 
     def _chunk(self, columns: _Columns, now_ms: int, next_queue: dict[str, int]) -> EncodedChunk:
         count = len(columns.bodies)

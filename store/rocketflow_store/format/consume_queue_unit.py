@@ -12,9 +12,12 @@ first slot of its file is filled up with pre-blank units (0, 0x7FFFFFFF, 0).
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 UNIT_STRUCT: Final = struct.Struct(">qiq")
 UNIT_SIZE: Final = 20
@@ -31,3 +34,10 @@ LOST_TAGS_CODE: Final = int.from_bytes(b"RF lost\0", "big")
 
 MAX_EXT_ADDRESS: Final = -2147483649
 """A tags code at or below this is the address of a ConsumeQueueExt unit."""
+
+
+def units_of(phy_offsets: npt.NDArray[np.integer], sizes: npt.NDArray[np.integer] | int) -> npt.NDArray[np.void]:
+    """Units, with no tags, of records at known places."""
+    units = np.zeros(len(phy_offsets), UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"] = phy_offsets, sizes
+    return units

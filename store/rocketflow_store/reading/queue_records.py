@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.queues.consume_queue import pre_blank
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]
-
-_CHUNK_BYTES: Final = 2 << 20
-_CHUNK_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,8 @@ def queue_records(
     identity = QueueIdentity(topic, queue_id, "")
     sizes = units["msg_size"].astype(np.int64)
     sizes[pre_blank(units)] = 0
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(units):
-        before = int(ends[start - 1]) if start else 0
-        stop = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
-        stop = min(max(stop, start + 1), start + _CHUNK_ROWS, len(units))
-        yield from _of_files(log, identity, units[start:stop], first_offset + start)
-        start = stop
+    for rows in chunks(sizes):
+        yield from _of_files(log, identity, units[rows], first_offset + rows.start)
 
 
 def _of_files(log: CommitLogView, identity: QueueIdentity, units: Units, first_offset: int) -> Iterator[QueueRecords]:

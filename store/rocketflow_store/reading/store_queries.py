@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store import events
+from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
 from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
@@ -19,7 +20,7 @@ from rocketflow_store.errors import (
     UnknownColumnError,
     UnreadableError,
 )
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE, units_of
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.queues.consume_queue import pre_blank
@@ -144,7 +145,7 @@ class StoreQueries:
                 keep &= tag_filter.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
             if not keep.all():
                 found, offsets = found[keep], offsets[keep]
-            for rows in _chunks(found["msg_size"].astype(np.int64), max_batch_bytes):
+            for rows in chunks(found["msg_size"], max_batch_bytes, _MAX_CHUNK_ROWS):
                 yield from self._decode(identity, found[rows], offsets[rows], wanted, tag_filter, on_missing)
 
     def _unwrapped(
@@ -166,7 +167,7 @@ class StoreQueries:
         more = tuple(dict.fromkeys([*columns, "queueOffset", "tags"]))
         needed = tuple(dict.fromkeys([*more, *RECORD_COLUMNS]))
         plain = _plain_units(units)
-        for rows in _chunks(plain["msg_size"].astype(np.int64), max_batch_bytes):
+        for rows in chunks(plain["msg_size"], max_batch_bytes, _MAX_CHUNK_ROWS):
             for records in self._decode(identity, plain[rows], bases[rows], needed, TagFilter.parse(None), on_missing):
                 for part in self._unwrap(identity, records, more, on_missing):
                     offsets = np.asarray(part.column(part.schema.get_field_index("queueOffset")))
@@ -334,9 +335,8 @@ class StoreQueries:
 
 def _plain_units(units: Units) -> Units:
     """Units of a BatchCQ topic's queue as plain ones."""
-    plain = np.zeros(len(units), UNIT_DTYPE)
-    for name in ("phy_offset", "msg_size", "tags_code"):
-        plain[name] = units[name]
+    plain = units_of(units["phy_offset"], units["msg_size"])
+    plain["tags_code"] = units["tags_code"]
     return plain
 
 
@@ -345,19 +345,6 @@ def _record_of_message(units: Units, start: int, end: int) -> npt.NDArray[np.int
     bases = units["msg_base_offset"].astype(np.int64)
     first, last = np.maximum(bases, start), np.minimum(bases + units["batch_size"], end)
     return np.repeat(np.arange(len(units)), np.maximum(last - first, 0))
-
-
-def _chunks(sizes: npt.NDArray[np.int64], max_bytes: int) -> Iterator[slice]:
-    """Consecutive rows of at most `max_bytes` (one row may be larger) and a bounded number of rows."""
-    if len(sizes) == 0:
-        return
-    ends = np.cumsum(sizes)
-    start, before = 0, 0
-    while start < len(sizes):
-        stop = int(np.searchsorted(ends, before + max_bytes, side="right"))
-        stop = min(max(stop, start + 1), start + _MAX_CHUNK_ROWS)
-        yield slice(start, stop)
-        before, start = int(ends[stop - 1]), stop
 
 
 def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:

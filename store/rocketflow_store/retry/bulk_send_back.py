@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.columnar.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.gather import constant_string, int_array
 from rocketflow_store.columnar.reput import reput
 from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.errors import CorruptRecordError, MessageNotFoundError
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.message import (
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 SINK_ID: Final = "rmq_sys_send_back"
-_CHUNK_ROWS: Final = 4096
-_CHUNK_BYTES: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +106,23 @@ def _records(store: MessageStore, phy_offsets: Ints) -> Iterator[tuple[RecordCol
     if outside.any():
         raise MessageNotFoundError(store.path, int(phy_offsets[outside][0]))
     for run, mapped in log.by_file(phy_offsets):
-        for start in range(run.start, run.stop, _CHUNK_ROWS):
-            places = phy_offsets[start : min(start + _CHUNK_ROWS, run.stop)]
-            sizes = log.columns(mapped, _units(places, np.full(len(places), MIN_RECORD_SIZE))).field(">i4", 0)
-            ends = np.cumsum(np.clip(sizes, 0, None).astype(np.int64))
-            begin = 0
-            while begin < len(places):
-                before = int(ends[begin - 1]) if begin else 0
-                stop = max(int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right")), begin + 1)
-                yield _sound(store, mapped, places[begin:stop], sizes[begin:stop]), places[begin:stop]
-                begin = stop
+        for start in range(run.start, run.stop, CHUNK_ROWS):
+            places = phy_offsets[start : min(start + CHUNK_ROWS, run.stop)]
+            sizes = log.columns(mapped, units_of(places, MIN_RECORD_SIZE)).field(">i4", 0)
+            for rows in chunks(np.clip(sizes, 0, None)):
+                yield _sound(store, mapped, places[rows], sizes[rows]), places[rows]
             found += len(places)
     if found < len(phy_offsets):
         raise MessageNotFoundError(store.path, int(phy_offsets[found]))
 
 
 def _sound(store: MessageStore, mapped: MappedFile, places: Ints, sizes: npt.NDArray[Any]) -> RecordColumns:
-    records = store.log.columns(mapped, _units(places, sizes))
+    records = store.log.columns(mapped, units_of(places, sizes))
     records.check_own_offset(mapped.file_from_offset)
     faults = store.log.faults(records, mapped, bodies=True)
     if faults:
         raise CorruptRecordError(mapped.path, int(places[min(faults)]), faults[min(faults)])
     return records
-
-
-def _units(places: Ints, sizes: npt.NDArray[Any]) -> npt.NDArray[np.void]:
-    units = np.zeros(len(places), UNIT_DTYPE)
-    units["phy_offset"], units["msg_size"] = places, sizes
-    return units
 
 
 def _sent_back(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.columnar.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.gather import constant_string, int_array
 from rocketflow_store.columnar.hashing import string_hashes
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-_CHUNK_ROWS: Final = 4096
-_CHUNK_BYTES: Final = 2 << 20
 _CHUNK_SPAN: Final = 1 << 20
 """Queue offsets from a chunk's first row to its last at most: their units are read."""
 
@@ -85,7 +84,7 @@ def requeued_chunks(reader: StoreReader, rows: ChosenRows, config: StoreConfig) 
         start = begin
         while start < end:
             first = int(rows.queue_offsets[start])
-            stop = min(start + _CHUNK_ROWS, end)
+            stop = min(start + CHUNK_ROWS, end)
             stop = start + int(np.searchsorted(rows.queue_offsets[start:stop], first + _CHUNK_SPAN))
             yield from _of_one_queue(reader, rows.part(start, stop), config)
             start = stop
@@ -99,10 +98,8 @@ def _of_one_queue(reader: StoreReader, rows: ChosenRows, config: StoreConfig) ->
     phy_offsets, log = units["phy_offset"].astype(np.int64), reader.log
     found = 0
     for run, mapped in log.by_file(phy_offsets):
-        start = run.start
-        while start < run.stop:
-            ends = np.cumsum(units["msg_size"][start : run.stop].astype(np.int64))
-            stop = start + max(int(np.searchsorted(ends, _CHUNK_BYTES, side="right")), 1)
+        for part in chunks(units["msg_size"][run]):
+            start, stop = run.start + part.start, run.start + part.stop
             records = log.columns(mapped, units[start:stop])
             records.check_place(phy_offsets[start:stop], offsets[start:stop], identity)
             faults = log.faults(records, mapped, bodies=True)
@@ -115,7 +112,6 @@ def _of_one_queue(reader: StoreReader, rows: ChosenRows, config: StoreConfig) ->
                 )
             yield _requeued(records, rows.part(start, stop), identity, phy_offsets[start:stop], config)
             found += stop - start
-            start = stop
     if found < len(rows):
         raise StoreError(f"{_place(rows, found)}: its CommitLog file is not there any more")
 

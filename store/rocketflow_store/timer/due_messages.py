@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.message import PROPERTY_TIMER_DEL_UNIQKEY
 from rocketflow_store.timer.timer_rows import (
     TimerRows,
@@ -118,15 +119,8 @@ def blocks_of(
     reads: TimerReads, phy_offsets: Ints, sizes: Ints, *, bodies: bool
 ) -> Iterator[tuple[TimerRows, RecordColumns]]:
     """The timer messages at these places, in this order, in blocks of a few MB; what cannot be read is left out."""
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(phy_offsets):
-        before = int(ends[start - 1]) if start else 0
-        stop = int(np.searchsorted(ends, before + _BLOCK_BYTES, side="right"))
-        stop = min(max(stop, start + 1), start + _BLOCK_ROWS, len(phy_offsets))
-        units = np.zeros(stop - start, UNIT_DTYPE)
-        units["phy_offset"], units["msg_size"] = phy_offsets[start:stop], sizes[start:stop]
-        start = stop
+    for block in chunks(sizes, _BLOCK_BYTES, _BLOCK_ROWS):
+        units = units_of(phy_offsets[block], sizes[block])
         places = units["phy_offset"].astype(np.int64)
         if bool((places[1:] > places[:-1]).all()):
             yield from rows_of_units(reads, units, None, bodies=bodies)
