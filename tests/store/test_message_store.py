@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -257,13 +258,22 @@ def test_delay_and_timer_are_stored_under_their_topics(tmp_path: Path) -> None:
 
 texts = st.text(st.characters(blacklist_characters="\x00\x01\x02", blacklist_categories=("Cs",)), max_size=12)
 names = st.text("abcdefXYZ_é", min_size=1, max_size=6)
+STORE_S_OWN = [
+    *("KEYS", "TAGS", "__SHARDINGKEY", "UNIQ_KEY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "WAIT"),
+    *("__CRC32#", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "__RMQ.TRANSIENT.x"),
+]
+pairs = (
+    st.tuples(names | st.sampled_from(STORE_S_OWN), texts.filter(bool))
+    | st.tuples(st.sampled_from(["DELAY", "REAL_QID"]), st.sampled_from(["0", "1", "3"]))
+    | st.tuples(st.sampled_from(["TIMER_DELAY_SEC", "TIMER_DELAY_MS"]), st.sampled_from(["1", "5"]))
+)
 rows = st.fixed_dictionaries(
     {
         "body": st.binary(max_size=60),
         "topic": st.sampled_from(["a", "b-topic", "%RETRY%g", "x" * 127]),
         "tags": st.none() | texts,
         "keys": st.none() | st.lists(st.text("abc é", max_size=5), max_size=3),
-        "properties": st.none() | st.lists(st.tuples(names, texts.filter(bool)), max_size=4, unique_by=lambda p: p[0]),
+        "properties": st.none() | st.lists(pairs, max_size=5, unique_by=lambda p: p[0]),
         "queueId": st.none() | st.integers(0, 3),
         "shardingKey": st.none() | texts,
         "flag": st.none() | st.integers(-(2**31), 2**31 - 1),
@@ -304,7 +314,7 @@ def as_message(row: dict[str, Any]) -> Message:
 
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_batches_give_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
-    """Columnar = scalar: same rows, same CommitLog but for the UNIQ_KEYs, which are made anew."""
+    """Columnar = scalar: same rows, same CommitLog and queues but for the UNIQ_KEYs that are made anew."""
     import tempfile
 
     clock = ManualClock(1_700_000_000_000)
@@ -317,6 +327,11 @@ def test_batches_give_the_bytes_of_single_puts(given_rows: list[dict[str, Any]])
             result = store.append_batch(pa.RecordBatch.from_pylist(given_rows, schema=SCHEMA))
             assert result.rows == len(given_rows)
         assert fields_of(ones) == fields_of(batch)
+        with StoreReader(ones) as reader, StoreReader(batch) as other:
+            for row in given_rows:
+                for key in dict(row["properties"] or []).get("KEYS", "").split():
+                    asked = row["topic"], key
+                    assert len(reader.query_message(*asked)) == len(other.query_message(*asked))
 
 
 def fields_of(path: Path) -> list[Any]:
@@ -324,9 +339,17 @@ def fields_of(path: Path) -> list[Any]:
         found = []
         offset = 0
         while (message := reader.look_message_by_offset(offset)) is not None:
-            properties = [(k, v) for k, v in message.properties.items() if k not in ("UNIQ_KEY", "__CRC32#")]
+            properties = [
+                (k, "new" if k == "UNIQ_KEY" and re.fullmatch(r"[0-9A-F]{32,56}", v) else v)
+                for k, v in message.properties.items()
+                if k != "__CRC32#"
+            ]
+            unit = reader.read_units(
+                message.topic, message.queue_id, message.queue_offset, message.queue_offset + 1
+            ).tolist()
             found.append(
                 (
+                    unit,
                     *(message.phy_offset, message.topic, message.queue_id, message.queue_offset, message.stored_body),
                     *(message.flag, message.sys_flag, message.born_timestamp, message.store_size, message.body_crc),
                     properties,

@@ -8,6 +8,7 @@ first byte is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
@@ -30,22 +32,15 @@ from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
     BORN_HOST_V6_FLAG,
-    PROPERTY_CRC32,
     PROPERTY_DELAY,
-    PROPERTY_KEYS,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_SHARDING_KEY,
-    PROPERTY_TAGS,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
     SCHEDULE_TOPIC,
     STORE_HOST_V6_FLAG,
     TIMER_TOPIC,
-    TRANSIENT_PROPERTY_PREFIX,
     Message,
 )
 from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
@@ -65,23 +60,6 @@ _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
 _PROPERTIES_ROOM: Final = 512
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
-_OWN_NAMES: Final = frozenset(
-    name.encode()
-    for name in (
-        PROPERTY_KEYS,
-        PROPERTY_TAGS,
-        PROPERTY_SHARDING_KEY,
-        PROPERTY_DELAY,
-        PROPERTY_TIMER_DELIVER_MS,
-        PROPERTY_TIMER_DELAY_MS,
-        PROPERTY_TIMER_DELAY_SEC,
-        PROPERTY_TIMER_OUT_MS,
-        PROPERTY_REAL_TOPIC,
-        PROPERTY_REAL_QUEUE_ID,
-        PROPERTY_UNIQ_KEY,
-        PROPERTY_CRC32,
-    )
-)
 
 
 @dataclass(slots=True)
@@ -240,7 +218,7 @@ class BatchEncoder:
         topics, codes = columns.topic_codes()
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
         uniq_keys, uniq_segment = columns.uniq_keys_of(count)
-        own, properties, topics, codes, queue_ids, levels = self._properties(
+        properties, topics, codes, queue_ids, levels = self._properties(
             columns, uniq_keys, uniq_segment, topics, codes, queue_ids
         )
         bodies = columns.bodies
@@ -261,7 +239,7 @@ class BatchEncoder:
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
         hashes = None
         if self._row_hashes:
-            hashes = _row_hashes(columns, crcs, own)
+            hashes = _row_hashes(columns, crcs)
         return EncodedChunk(
             data=records.buffers()[2],
             starts=ends[:-1],
@@ -359,14 +337,14 @@ class BatchEncoder:
         topics: list[str],
         codes: npt.NDArray[np.int32],
         queue_ids: npt.NDArray[np.int32],
-    ) -> tuple[pa.Array, pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
-        """(rows' own properties, what is stored, topics and queues the rows are stored under, delay levels or None)."""
-        own = columns.own_properties()
+    ) -> tuple[pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
+        """(properties as stored, topics and queues the rows are stored under, delay levels or None)."""
+        own = columns.own
         levels = columns.delay_levels(len(self._config.delay_levels_ms))
         due = columns.deliver_timestamps()
-        scalar = columns.scalar_rows()
+        scalar = columns.scalar_rows
         if levels is None and due is None and not scalar:
-            return own, join(own, uniq_segment), topics, codes, queue_ids, None
+            return join(own, uniq_segment), topics, codes, queue_ids, None
         count = len(codes)
         delayed = levels > 0 if levels is not None else np.zeros(count, bool)
         timed = (due > self._config.clock.now_ms()) & ~delayed if due is not None else np.zeros(count, bool)
@@ -392,7 +370,7 @@ class BatchEncoder:
                     codes[row] = stored.index(topic, len(topics))
                     kept[row] = queue_id + 1 if topic == SCHEDULE_TOPIC else 0
             encoded = binary_array(values)
-        return own, encoded, stored, codes, queue_ids, kept if kept.any() else None
+        return encoded, stored, codes, queue_ids, kept if kept.any() else None
 
 
 def _real_places(
@@ -434,8 +412,8 @@ class _Columns:
         self.keys = self._keys()
         self.sharding_key = self._text("shardingKey")
         self.queue_id = self._get("queueId", pa.int32())
-        self.properties = self._get("properties", None)
-        self._scalar_rows: dict[int, dict[str, str]] | None = None
+        properties = self._get("properties", None)
+        self._map = None if properties is None or len(self.bodies) == 0 else PropertyMap(properties)
 
     def _get(self, name: str, kind: pa.DataType | None) -> pa.Array | None:
         if name not in self._batch.schema.names:
@@ -520,17 +498,32 @@ class _Columns:
 
     # -- properties
 
-    def own_properties(self) -> pa.Array:
+    @cached_property
+    def own(self) -> pa.Array:
         """Everything that a row itself says, encoded: its map, KEYS, TAGS, sharding key, delay or delivery time."""
-        collisions = self._rows_of_own_names()
-        segments = self._map_segments()
+        return self._own_properties(None)
+
+    @cached_property
+    def own_but_uniq_key(self) -> pa.Array:
+        """As `own`, whatever the row's identity."""
+        if self._in_map(EntryKind.UNIQ_KEY) is None:
+            return self.own
+        return self._own_properties(EntryKind.UNIQ_KEY)
+
+    def _own_properties(self, without: EntryKind | None) -> pa.Array:
+        named = {
+            EntryKind.KEYS: None if self.keys is None else _empty_to_null(self.keys),
+            EntryKind.TAGS: None if self.tags is None else _empty_to_null(self.tags),
+            EntryKind.SHARDING_KEY: self.sharding_key,
+        }
+        columns = {kind: column for kind, column in named.items() if column is not None}
+        segments = [self._map.encoded(columns, without)] if self._map is not None else []
+        for kind, column in columns.items():
+            there = self._in_map(kind)
+            if there is not None:  # the map's entry has taken it
+                column = pc.if_else(there.is_null(), column, None)
+            segments += _named(PROPERTY_NAME[kind], column)
         delays, due = self._get("delayTimeLevel", pa.int32()), self._milliseconds("deliverTimestamp")
-        if self.keys is not None:
-            segments += _named(PROPERTY_KEYS, _empty_to_null(self.keys))
-        if self.tags is not None:
-            segments += _named(PROPERTY_TAGS, _empty_to_null(self.tags))
-        if self.sharding_key is not None:
-            segments += _named(PROPERTY_SHARDING_KEY, self.sharding_key)
         if delays is not None:
             positive = pc.if_else(pc.greater(delays, 0), delays, None).cast(pa.string())
             segments += _named(PROPERTY_DELAY, positive)
@@ -540,104 +533,53 @@ class _Columns:
                 text = pc.if_else(pc.greater(delays.fill_null(0), 0), None, text)
             segments += _named(PROPERTY_TIMER_DELIVER_MS, text)
         joined = join(*segments) if segments else binary_array([b""] * len(self.bodies))
-        if len(collisions) == 0:
+        if not self.scalar_rows:
             return joined
         values = joined.to_pylist()
-        for row in collisions.tolist():
-            values[row] = self._scalar_properties(row)
+        for row, properties in self.scalar_rows.items():
+            left_out = None if without is None else PROPERTY_NAME[without]
+            values[row] = encode_properties({name: value for name, value in properties.items() if name != left_out})
         return binary_array(values)
 
-    def _scalar_properties(self, row: int) -> bytes:
-        """A row whose map holds names of the store's own: encoded as the scalar path does."""
-        properties = MessageEncoder.own_properties(self.message(row))
-        properties.pop(PROPERTY_UNIQ_KEY, None)
-        return encode_properties(properties)
-
-    def _map_segments(self) -> list[pa.Array]:
-        if self.properties is None or len(self.bodies) == 0:
-            return []
-        column = self.properties
-        offsets, names, values = self._map_parts()
-        if values.null_count:
-            pairs = _join_skipping_nulls(names, values)
-        else:
-            pairs = pc.binary_join_element_wise(names, values, _EQUALS)
-        closed = pc.binary_join_element_wise(pairs, EMPTY, _CLOSE) if values.null_count == 0 else pairs
-        ends = np.frombuffer(closed.buffers()[1], np.int32, len(closed) + 1, closed.offset * 4)
-        row_ends = np.ascontiguousarray(ends[offsets])
-        data = closed.buffers()[2] or pa.py_buffer(b"")
-        if column.null_count:
-            valid = np.asarray(column.is_valid())
-            lengths = np.where(valid, np.diff(row_ends), 0)
-            if int(lengths.sum()) != int(row_ends[-1] - row_ends[0]):
-                raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "a null map with entries")
-        return [pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(row_ends), data])]
-
-    def _rows_of_own_names(self) -> npt.NDArray[np.intp]:
-        """Rows whose map uses a name that the store writes itself (or strips)."""
-        if self.properties is None or len(self.bodies) == 0:
-            return np.zeros(0, np.intp)
-        offsets, names, _ = self._map_parts()
-        prefix = TRANSIENT_PROPERTY_PREFIX.encode()
-        own = [name for name in pc.unique(names).to_pylist() if name in _OWN_NAMES or name.startswith(prefix)]
-        if not own:
-            return np.zeros(0, np.intp)
-        mask = np.array([name in own for name in names.to_pylist()])
-        return np.unique(np.searchsorted(offsets[1:], np.flatnonzero(mask), side="right"))
-
-    def _map_parts(self) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
-        """(offsets from 0, names, values) of the map column's entries, as binary arrays."""
-        column = self.properties
-        assert column is not None
-        offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
-        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-        entries = [child.slice(first, count).cast(pa.binary()) for child in (column.keys, column.items)]
-        return offsets - first, entries[0], entries[1]
-
+    @cached_property
     def scalar_rows(self) -> dict[int, dict[str, str]]:
-        """Properties, by row, of rows whose maps have names of the store's own."""
-        if self._scalar_rows is None:
-            rows = self._rows_of_own_names().tolist()
-            self._scalar_rows = {row: MessageEncoder.own_properties(self.message(row)) for row in rows}
-        return self._scalar_rows
+        """Properties, by row, of rows whose maps ask for a delay or a delivery time, or name something twice.
 
-    def _own_property(self, name: str) -> dict[int, str]:
-        """Values of a property of the store's own that rows bring in their maps."""
-        return {row: found[name] for row, found in self.scalar_rows().items() if name in found}
+        Where columns ask for them too, also of rows whose maps say where a message belongs.
+        """
+        if self._map is None:
+            return {}
+        kinds = [EntryKind.LATER]
+        if {"delayTimeLevel", "deliverTimestamp"} & set(self._batch.schema.names):
+            kinds.append(EntryKind.PLACE)
+        rows = np.union1d(self._map.rows_of(*kinds), self._map.rows_with_repeats())
+        return {row: MessageEncoder.own_properties(self.message(row)) for row in rows.tolist()}
+
+    def _in_map(self, kind: EntryKind) -> pa.Array | None:
+        return None if self._map is None else self._map.values_of(kind)
 
     def effective_keys(self) -> pa.Array:
         """KEYS of every row as it will be stored."""
-        return self._with_own(self.keys, PROPERTY_KEYS)
+        return self._effective(self.keys, EntryKind.KEYS)
 
     def tags_codes(self) -> Ints:
         """Java hash of TAGS as it will be stored, 0 without."""
-        hashes, _ = string_hashes(self._with_own(self.tags, PROPERTY_TAGS))
+        hashes, _ = string_hashes(self._effective(self.tags, EntryKind.TAGS))
         return hashes.view(np.int32).astype(np.int64)
 
-    def _with_own(self, column: pa.Array | None, name: str) -> pa.Array:
-        own = self._own_property(name)
+    def _effective(self, column: pa.Array | None, kind: EntryKind) -> pa.Array:
+        there = self._in_map(kind)
         if column is None:
-            if not own:
-                return pa.nulls(len(self.bodies), pa.string())
-            column = pa.nulls(len(self.bodies), pa.string())
-        if not own:
-            return column
-        values = column.to_pylist()
-        for row, value in own.items():
-            values[row] = value
-        return pa.array(values, type=pa.string())
+            return pa.nulls(len(self.bodies), pa.string()) if there is None else there
+        return column if there is None else pc.coalesce(_empty_to_null(column), there)
 
     def uniq_keys_of(self, count: int) -> tuple[pa.Array, pa.Array]:
         """(UNIQ_KEY of every row, the property segments to append): new ones, except where a row brings its own."""
         keys, segments = new_uniq_keys(count)
-        own = self._own_property(PROPERTY_UNIQ_KEY)
-        if own:
-            segment_values, key_values = segments.to_pylist(), keys.to_pylist()
-            for row, value in own.items():
-                segment_values[row] = f"{PROPERTY_UNIQ_KEY}\x01{value}\x02".encode()
-                key_values[row] = value
-            segments, keys = binary_array(segment_values), pa.array(key_values, type=pa.string())
-        return keys, segments
+        own = self._in_map(EntryKind.UNIQ_KEY)
+        if own is None:
+            return keys, segments
+        return pc.coalesce(own, keys), pc.if_else(own.is_null(), segments, None)
 
     # -- checks
 
@@ -647,9 +589,9 @@ class _Columns:
         for column in (self.keys, self.tags, self.sharding_key, self.topic):
             if column is not None:
                 total += _lengths(column)
-        if self.properties is not None and len(self.bodies):
-            offsets, names, values = self._map_parts()
-            total += np.diff(np.append(0, np.cumsum(_lengths(names) + _lengths(values) + 2))[offsets])
+        if self._map is not None:
+            sizes = _lengths(self._map.names) + _lengths(self._map.values) + 2
+            total += np.diff(np.append(0, np.cumsum(sizes))[self._map.offsets])
         return total
 
     def rows_with_separators(self) -> npt.NDArray[np.bool_]:
@@ -658,10 +600,8 @@ class _Columns:
         for column in (self.keys, self.tags, self.sharding_key):
             if column is not None and _has_separator(column):
                 found |= np.array([one is not None and ("\x01" in one or "\x02" in one) for one in column.to_pylist()])
-        if self.properties is not None and len(self.bodies):
-            _, names, values = self._map_parts()
-            if _has_separator(names) or _has_separator(values):
-                found |= True
+        if self._map is not None and (_has_separator(self._map.names) or _has_separator(self._map.values)):
+            found |= True
         return found
 
     def rows_with_far_delivery(self, config: StoreConfig) -> npt.NDArray[np.bool_]:
@@ -678,7 +618,7 @@ class _Columns:
     def rows_that_ask_for_later(self) -> npt.NDArray[np.bool_]:
         """Rows whose maps ask for a delay or a time of delivery."""
         found = np.zeros(len(self.bodies), bool)
-        for row, properties in self.scalar_rows().items():
+        for row, properties in self.scalar_rows.items():
             found[row] = any(name in properties for name in REQUESTS)
         return found
 
@@ -703,18 +643,11 @@ class _Columns:
         )
 
 
-_EQUALS, _CLOSE = binary_array([b"\x01", b"\x02"])
+(_CLOSE,) = binary_array([b"\x02"])
 
 
 def _text_scalar(text: str) -> Any:
     return binary_array([text.encode()]).cast(pa.string())[0]
-
-
-def _join_skipping_nulls(names: pa.Array, values: pa.Array) -> pa.Array:
-    """`name 0x01 value 0x02` by pair, nothing where the value is null."""
-    joined = pc.binary_join_element_wise(names, values, _EQUALS)
-    closed = pc.binary_join_element_wise(joined, EMPTY, _CLOSE)
-    return pc.if_else(values.is_valid(), closed, EMPTY)
 
 
 def _named(name: str, values: pa.Array) -> list[Any]:
@@ -772,9 +705,9 @@ def _rejected(why: str, row: int) -> MessageRejectedError:
     return MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
 
 
-def _row_hashes(columns: _Columns, body_crcs: Ints, own: pa.Array) -> npt.NDArray[np.uint64]:
+def _row_hashes(columns: _Columns, body_crcs: Ints) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of what each row says: body, own properties, topic, flag, queue and time if given."""
-    property_crcs = crc32_column(own).astype(np.uint64)
+    property_crcs = crc32_column(columns.own_but_uniq_key).astype(np.uint64)
     topics, codes = columns.topic_codes()
     topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[codes]
     with np.errstate(over="ignore"):
