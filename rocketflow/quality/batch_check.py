@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.parsed_bodies import WELL_FORMED, parse, reasons
+from rocketflow.quality.parsed_bodies import WELL_FORMED, parsing, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
-from rocketflow.quality.split import marked, quarantining, routed
+from rocketflow.quality.projection import Projection
+from rocketflow.quality.split import Marking, bit, quarantining, routing
 from rocketflow.quality.suite import Action
 from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from rocketflow.quality.body_schema import BodySpec
     from rocketflow.quality.split import Route
@@ -54,88 +55,106 @@ class CheckedBatch:
         return bool(self.fields["success"])
 
 
-def check_batch(
-    rows: DataFrame,
-    plan: SuitePlan,
-    settings: CheckSettings,
-    batch_id: int,
-    *,
-    store: str | None = None,
-    sink_id: str = "check",
-    discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
-    stop: bool = True,
-) -> CheckedBatch:
-    """Check a batch of the source's rows. With `store` its rows are staged there; without, they are only looked at.
+class BatchChecker:
+    """Checks batches of the source's rows, one after another, by one plan."""
 
-    QualityFailedError where an expectation failed whose action is `fail` (unless `stop` is false); any error leaves
-    nothing behind.
-    """
-    parsed = parse(rows, settings.spec)
-    ask_all = settings.validator == "gx"
-    kept = ask_all or plan.needs_rows_again or settings.foreach is not None
-    if kept:
-        parsed = parsed.persist()
-    staged: list[StagedPart] = []
-    try:
-        own = parsed.where(WELL_FORMED).select(*[f"`{name}`" for name in plan.schema.fieldNames()])
-        asked = ask_gx(rows.sparkSession, own, plan.asked)
-        run = partial(_run_pass, marked(parsed, plan), plan, settings, batch_id, store, sink_id)
-        report, staged, aggregates = run(())
-        verdicts = judge(plan, report, aggregates, asked, settings.action)
-        if ask_all:
-            compare_with_gx(rows.sparkSession, own, plan, verdicts, report, aggregates)
-        if stop:
-            _stop_where_asked(verdicts, batch_id, settings, report)
-        gate = _gate(plan, verdicts)
-        if gate and store is not None:
-            discard(staged)
-            staged = []
-            report, staged, _ = run(gate)
-        if settings.foreach is not None and not gate:
-            settings.foreach(_good_rows(parsed, plan, settings), batch_id)
-    except BaseException:
-        discard(staged)
-        raise
-    finally:
+    def __init__(self, plan: SuitePlan, settings: CheckSettings, source: StructType) -> None:
+        self._plan, self._settings = plan, settings
+        self._parsing = parsing(settings.spec, source)
+        self._marking = Marking(plan)
+        self._routing = routing(plan, settings.route, settings.action)
+        self._own = Projection((tuple(f"`{name}`" for name in plan.schema.fieldNames()),))
+        self._reasons = reasons(settings.spec)
+
+    def check(
+        self,
+        rows: DataFrame,
+        batch_id: int,
+        *,
+        store: str | None = None,
+        sink_id: str = "check",
+        discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
+        stop: bool = True,
+    ) -> CheckedBatch:
+        """Check a batch. With `store` its rows are staged there; without, they are only looked at.
+
+        QualityFailedError where an expectation failed whose action is `fail` (unless `stop` is false); any error
+        leaves nothing behind.
+        """
+        plan, settings = self._plan, self._settings
+        parsed = self._parsing.of(rows)
+        ask_all = settings.validator == "gx"
+        kept = ask_all or plan.needs_rows_again or settings.foreach is not None
         if kept:
-            parsed.unpersist()
-    return CheckedBatch(staged, _fields(plan, settings, report, verdicts, gate, batch_id, sink_id), verdicts)
+            parsed = parsed.persist()
+        staged: list[StagedPart] = []
+        try:
+            asked = ask_gx(rows.sparkSession, self._well_formed(parsed), plan.asked) if plan.asked else {}
+            marked = self._marking.of(parsed)
+            report, staged, aggregates = self._run_pass(marked, self._routing, batch_id, store, sink_id)
+            verdicts = judge(plan, report, aggregates, asked, settings.action)
+            if ask_all:
+                compare_with_gx(rows.sparkSession, self._well_formed(parsed), plan, verdicts, report, aggregates)
+            if stop:
+                _stop_where_asked(verdicts, batch_id, settings, report)
+            gate = _gate(plan, verdicts)
+            if gate and store is not None:
+                discard(staged)
+                staged = []
+                gated = routing(plan, settings.route, settings.action, gate)
+                report, staged, _ = self._run_pass(marked, gated, batch_id, store, sink_id)
+            if settings.foreach is not None and not gate:
+                settings.foreach(self._good_rows(marked), batch_id)
+        except BaseException:
+            discard(staged)
+            raise
+        finally:
+            if kept:
+                parsed.unpersist()
+        return CheckedBatch(staged, _fields(plan, settings, report, verdicts, gate, batch_id, sink_id), verdicts)
 
+    def _run_pass(
+        self, rows: DataFrame, route: Projection, batch_id: int, store: str | None, sink_id: str
+    ) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
+        """One Spark job over the marked rows of a batch."""
+        from great_expectations.util import convert_to_json_serializable
+        from pyspark.sql import Observation
 
-def _run_pass(
-    rows: DataFrame,
-    plan: SuitePlan,
-    settings: CheckSettings,
-    batch_id: int,
-    store: str | None,
-    sink_id: str,
-    gate: Sequence[str],
-) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
-    """One Spark job over the batch."""
-    from great_expectations.util import convert_to_json_serializable
-    from pyspark.sql import Observation
+        plan = self._plan
+        observation = Observation()
+        if plan.aggregates:
+            rows = rows.observe(observation, *[column.alias(name) for name, column in plan.aggregates.items()])
+        task = PassTask(
+            counters=len(plan.counters),
+            shown=tuple(sorted({one.unexpected for one in plan.checks if one.unexpected is not None})),
+            quarantine=self._settings.route.quarantine,
+            reasons=self._reasons,
+            store=store,
+            sink_id=sink_id,
+            batch_id=batch_id,
+        )
+        found = [pickle.loads(row[0]) for row in route.of(rows).mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
+        found.sort(key=lambda one: one.partition)
+        total = PassReport(0, None, counts=np.zeros(len(plan.counters), np.int64))
+        for one in found:
+            total.add(one)
+        aggregates = observation.get if plan.aggregates else {}
+        made = {name: convert_to_json_serializable(value) for name, value in aggregates.items()}
+        return total, [one.part for one in found if one.part is not None], made
 
-    observation = Observation()
-    if plan.aggregates:
-        rows = rows.observe(observation, *[column.alias(name) for name, column in plan.aggregates.items()])
-    task = PassTask(
-        counters=len(plan.counters),
-        shown=tuple(sorted({one.unexpected for one in plan.checks if one.unexpected is not None})),
-        quarantine=settings.route.quarantine,
-        reasons=reasons(settings.spec),
-        store=store,
-        sink_id=sink_id,
-        batch_id=batch_id,
-    )
-    out = routed(rows, plan, settings.route, settings.action, gate)
-    found = [pickle.loads(row[0]) for row in out.mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
-    found.sort(key=lambda one: one.partition)
-    total = PassReport(0, None, counts=np.zeros(len(plan.counters), np.int64))
-    for one in found:
-        total.add(one)
-    aggregates = observation.get if plan.aggregates else {}
-    made = {name: convert_to_json_serializable(value) for name, value in aggregates.items()}
-    return total, [one.part for one in found if one.part is not None], made
+    def _well_formed(self, parsed: DataFrame) -> DataFrame:
+        """Rows as the suite sees them."""
+        return self._own.of(parsed.where(WELL_FORMED))
+
+    def _good_rows(self, marked: DataFrame) -> DataFrame:
+        """The rows that go on, with the suite's columns."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        good = F.col(WELL_FORMED)
+        for check in quarantining(self._plan, self._settings.action):
+            assert check.unexpected is not None
+            good = good & ~bit(check.unexpected)
+        return self._own.of(marked.where(good))
 
 
 def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: CheckSettings, report: PassReport) -> None:
@@ -161,19 +180,6 @@ def _gate(plan: SuitePlan, verdicts: Sequence[Verdict]) -> list[str]:
     """Table-level expectations that keep the whole batch from going on."""
     table = {one.source.label for one in plan.checks if one.unexpected is None}
     return [one.label for one in verdicts if one.label in table and not one.success and one.action is Action.QUARANTINE]
-
-
-def _good_rows(parsed: DataFrame, plan: SuitePlan, settings: CheckSettings) -> DataFrame:
-    """The rows that go on, with the suite's columns."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from rocketflow.quality.split import bit
-
-    good = F.col(WELL_FORMED)
-    for check in quarantining(plan, settings.action):
-        assert check.unexpected is not None
-        good = good & ~bit(check.unexpected)
-    return marked(parsed, plan).where(good).select(*[f"`{name}`" for name in plan.schema.fieldNames()])
 
 
 def _fields(

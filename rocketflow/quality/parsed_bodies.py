@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.malformed import BodyReasons
+from rocketflow.quality.projection import Projection
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
     from rocketflow.quality.body_schema import BodySpec
@@ -72,22 +73,22 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
     return StructType([one for one in source_schema(properties).fields if one.name in wanted])
 
 
-def parse(rows: DataFrame, spec: BodySpec) -> DataFrame:
-    """`rows` of the source with the suite's columns, `MESSAGE` and `WELL_FORMED`."""
+def parsing(spec: BodySpec, source: StructType) -> Projection:
+    """Rows of the source with the suite's columns, `MESSAGE` and `WELL_FORMED`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = suite_columns(spec, rows.schema)
+    columns = suite_columns(spec, source)
     own = {one.name for one in body_type(spec).fields}
-    message = F.struct(*[F.col(name) for name in rows.columns]).alias(MESSAGE)
-    parsed = rows.select(message, _parsed(spec).alias(_BODY)) if own else rows.select(message)
-    judged = parsed.select("*", _readable(spec).alias(WELL_FORMED))
+    message = F.struct(*[F.col(name) for name in source.fieldNames()]).alias(MESSAGE)
+    parsed = (message, _parsed(spec).alias(_BODY)) if own else (message,)
+    judged = ("*", _readable(spec).alias(WELL_FORMED))
     shown = [
         F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.`{_quoted(one.name)}`")).alias(
             one.name
         )
         for one in columns.fields
     ]
-    return judged.select(*shown, MESSAGE, WELL_FORMED)
+    return Projection((parsed, judged, (*shown, MESSAGE, WELL_FORMED)))
 
 
 def _quoted(name: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from rocketflow.quality.batch_check import CheckSettings
+    from rocketflow.quality.batch_check import BatchChecker
     from rocketflow.quality.batch_commit import QualityCommits
     from rocketflow.quality.suite_plan import SuitePlan
 
@@ -212,7 +212,7 @@ class QualityQuery:
         self.plan: SuitePlan = plan_suite(spark, suite, suite_columns(spec, self._columns))
         self.summary = QualitySummary()
         self.error: BaseException | None = None
-        self._made: tuple[QualityCommits, CheckSettings] | None = None
+        self._made: tuple[QualityCommits, BatchChecker] | None = None
 
     def run(self) -> QualitySummary:
         """Until all is read (available-now), until it is stopped, or until it fails; progress goes to stderr."""
@@ -245,20 +245,18 @@ class QualityQuery:
             raise
 
     def _check(self, rows: DataFrame, batch_id: int) -> None:
-        from rocketflow.quality.batch_check import check_batch, warn
+        from rocketflow.quality.batch_check import warn
         from rocketflow.quality.batch_commit import now_ms
 
-        commits, settings = self._prepared
+        commits, checker = self._prepared
         known = commits.replayed(batch_id)
         if known is not None:
             commits.check_replay(batch_id, _ranges(rows, self._job.topics))
             self.summary.replayed += 1
             print(f"batch {batch_id}: is in the log already", file=sys.stderr, flush=True)
             return
-        checked = check_batch(
+        checked = checker.check(
             rows,
-            self.plan,
-            settings,
             batch_id,
             store=commits.store,
             sink_id=commits.sink_id,
@@ -284,14 +282,14 @@ class QualityQuery:
         )
 
     @property
-    def _prepared(self) -> tuple[QualityCommits, CheckSettings]:
+    def _prepared(self) -> tuple[QualityCommits, BatchChecker]:
         if self._made is None:
             self._made = self._prepare()
         return self._made
 
-    def _prepare(self) -> tuple[QualityCommits, CheckSettings]:
+    def _prepare(self) -> tuple[QualityCommits, BatchChecker]:
         """At the first batch, when the checkpoint has the query's id: topics, and where the query's commits are."""
-        from rocketflow.quality.batch_check import CheckSettings
+        from rocketflow.quality.batch_check import BatchChecker, CheckSettings
         from rocketflow.quality.batch_commit import QualityCommits, queue_counts
         from rocketflow.quality.split import Route
 
@@ -312,7 +310,8 @@ class QualityQuery:
             constants={"QUALITY_SUITE": suite.name, "QUALITY_SUITE_VERSION": suite.version},
         )
         foreach = None if job.good_foreach is None else function_of(job.good_foreach)
-        return commits, CheckSettings(self._spec, route, job.action, job.validator, foreach)
+        settings = CheckSettings(self._spec, route, job.action, job.validator, foreach)
+        return commits, BatchChecker(self.plan, settings, self._columns)
 
 
 def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
+from rocketflow.quality.projection import Projection
 from rocketflow.quality.suite import Action
 
 if TYPE_CHECKING:
@@ -58,28 +59,39 @@ def condition_columns(plan: SuitePlan) -> list[str]:
     return [name for name in names if name in asked]
 
 
-def marked(rows: DataFrame, plan: SuitePlan) -> DataFrame:
-    """`rows` (parsed) with the masks."""
-    from pyspark.sql import functions as F  # noqa: N812
+class Marking:
+    """Parsed rows with the masks."""
 
-    conditions: list[Column] = []
-    for number, counter in enumerate(plan.counters):
-        held = F.col(WELL_FORMED) if counter.condition is None else F.col(WELL_FORMED) & counter.condition
-        if counter.unique_on:
-            rows = _with_repeated(rows, counter.unique_on, held, f"{_AGAIN}{number}")
-            held = held & F.col(f"{_AGAIN}{number}").isNotNull()
-        conditions.append(held)
-    masks = []
-    for first in range(0, max(len(conditions), 1), BITS):
-        bits = [
-            F.when(one, F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
-            for at, one in enumerate(conditions[first : first + BITS])
-        ]
-        total = bits[0] if bits else F.lit(0).cast("bigint")
-        for one in bits[1:]:
-            total = total.bitwiseOR(one)
-        masks.append(total.alias(f"{MASK}{first // BITS}"))
-    return rows.select(*[F.col(f"`{name}`") for name in plan.schema.fieldNames()], MESSAGE, WELL_FORMED, *masks)
+    def __init__(self, plan: SuitePlan) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        self._repeats: list[tuple[tuple[str, ...], Column, str]] = []
+        conditions: list[Column] = []
+        for number, counter in enumerate(plan.counters):
+            held = F.col(WELL_FORMED) if counter.condition is None else F.col(WELL_FORMED) & counter.condition
+            if counter.unique_on:
+                again = f"{_AGAIN}{number}"
+                self._repeats.append((counter.unique_on, held, again))
+                held = held & F.col(again).isNotNull()
+            conditions.append(held)
+        masks = []
+        for first in range(0, max(len(conditions), 1), BITS):
+            bits = [
+                F.when(one, F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
+                for at, one in enumerate(conditions[first : first + BITS])
+            ]
+            total = bits[0] if bits else F.lit(0).cast("bigint")
+            for one in bits[1:]:
+                total = total.bitwiseOR(one)
+            masks.append(total.alias(f"{MASK}{first // BITS}"))
+        shown = [F.col(f"`{name}`") for name in plan.schema.fieldNames()]
+        self._masks = Projection(((*shown, MESSAGE, WELL_FORMED, *masks),))
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """A batch's; where values have to be unique, with a look at all of its rows."""
+        for columns, within, name in self._repeats:
+            rows = _with_repeated(rows, columns, within, name)
+        return self._masks.of(rows)
 
 
 def _with_repeated(rows: DataFrame, columns: Sequence[str], within: Column, name: str) -> DataFrame:
@@ -112,8 +124,8 @@ def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
     ]
 
 
-def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> DataFrame:
-    """The sink's rows, with masks, origin and observed values; with a `gate` (labels) all of them are quarantined."""
+def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> Projection:
+    """Marked rows as the sink's, with masks, origin and observed values; a `gate` (labels) quarantines all of them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     broken = quarantining(plan, default)
@@ -125,7 +137,7 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
             bad = bad | (F.col(f"{MASK}{first // BITS}").bitwiseAND(F.lit(bits).cast("bigint")) != 0)
     if gate:
         bad = F.lit(True)
-    judged = rows.select("*", bad.alias("__rf_bad"))
+    judged = ("*", bad.alias("__rf_bad"))
     bad = F.col("__rf_bad")
     message = {
         name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))
@@ -144,7 +156,7 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
     queue = F.array_position(F.array(*[F.lit(one) for one in route.topics]), message["topic"]) - 1
     if len(route.topics) == 1:
         queue = F.lit(0).cast("bigint")
-    return judged.select(
+    sink = (
         message["body"].alias("body"),
         F.when(bad, quarantine).otherwise(good).alias("topic"),
         message["tags"].alias("tags"),
@@ -159,6 +171,7 @@ def routed(rows: DataFrame, plan: SuitePlan, route: Route, default: Action, gate
         message["queueOffset"].alias(OFFSET),
         F.when(any_bad, observed).alias(OBSERVED),
     )
+    return Projection((judged, sink))
 
 
 def _kept(name: str, plan: SuitePlan) -> Column:
