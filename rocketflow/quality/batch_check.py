@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.parsed_bodies import WELL_FORMED, parsing, reasons
+from rocketflow.quality.parsed_bodies import WELL_FORMED, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
 from rocketflow.quality.projection import Projection
 from rocketflow.quality.split import Marking, bit, quarantining, routing
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from rocketflow.quality.body_schema import BodySpec
     from rocketflow.quality.split import Route
@@ -56,11 +55,10 @@ class CheckedBatch:
 
 
 class BatchChecker:
-    """Checks batches of the source's rows, one after another, by one plan."""
+    """Checks batches of parsed rows (`parsing`), one after another, by one plan."""
 
-    def __init__(self, plan: SuitePlan, settings: CheckSettings, source: StructType) -> None:
+    def __init__(self, plan: SuitePlan, settings: CheckSettings) -> None:
         self._plan, self._settings = plan, settings
-        self._parsing = parsing(settings.spec, source)
         self._marking = Marking(plan)
         self._routing = routing(plan, settings.route, settings.action)
         self._own = Projection((tuple(f"`{name}`" for name in plan.schema.fieldNames()),))
@@ -68,7 +66,7 @@ class BatchChecker:
 
     def check(
         self,
-        rows: DataFrame,
+        parsed: DataFrame,
         batch_id: int,
         *,
         store: str | None = None,
@@ -82,19 +80,18 @@ class BatchChecker:
         leaves nothing behind.
         """
         plan, settings = self._plan, self._settings
-        parsed = self._parsing.of(rows)
         ask_all = settings.validator == "gx"
         kept = ask_all or plan.needs_rows_again or settings.foreach is not None
         if kept:
             parsed = parsed.persist()
         staged: list[StagedPart] = []
         try:
-            asked = ask_gx(rows.sparkSession, self._well_formed(parsed), plan.asked) if plan.asked else {}
+            asked = ask_gx(parsed.sparkSession, self._well_formed(parsed), plan.asked) if plan.asked else {}
             marked = self._marking.of(parsed)
             report, staged, aggregates = self._run_pass(marked, self._routing, batch_id, store, sink_id)
             verdicts = judge(plan, report, aggregates, asked, settings.action)
             if ask_all:
-                compare_with_gx(rows.sparkSession, self._well_formed(parsed), plan, verdicts, report, aggregates)
+                compare_with_gx(parsed.sparkSession, self._well_formed(parsed), plan, verdicts, report, aggregates)
             if stop:
                 _stop_where_asked(verdicts, batch_id, settings, report)
             gate = _gate(plan, verdicts)

@@ -229,13 +229,16 @@ class QualityQuery:
         return self.summary
 
     def start(self) -> StreamingQuery:
-        """Start the query."""
+        """Start the query; bodies are parsed by the stream itself, whose plan is made once."""
+        from rocketflow.quality.parsed_bodies import parsing
+
         job = self._job
         options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
-        return start_query(rows.writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger)
+        parsed = parsing(self._spec, self._columns).of(rows)
+        return start_query(parsed.writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger)
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         try:
@@ -311,14 +314,17 @@ class QualityQuery:
         )
         foreach = None if job.good_foreach is None else function_of(job.good_foreach)
         settings = CheckSettings(self._spec, route, job.action, job.validator, foreach)
-        return commits, BatchChecker(self.plan, settings, self._columns)
+        return commits, BatchChecker(self.plan, settings)
 
 
 def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
     """The ranges of a batch, as its result has them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    found = rows.groupBy("topic", "queueId").agg(F.min("queueOffset"), F.max("queueOffset"), F.count("*")).collect()
+    from rocketflow.quality.parsed_bodies import MESSAGE
+
+    places = rows.select(f"{MESSAGE}.topic", f"{MESSAGE}.queueId", f"{MESSAGE}.queueOffset")
+    found = places.groupBy("topic", "queueId").agg(F.min("queueOffset"), F.max("queueOffset"), F.count("*")).collect()
     return [
         {"topic": topic, "queueId": queue, "from": first, "to": last + 1, "rows": count}
         for topic, queue, first, last, count in sorted(found, key=lambda row: (topics.index(row[0]), row[1]))

@@ -57,7 +57,7 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
     from rocketflow.quality.batch_check import BatchChecker, CheckSettings, describe
-    from rocketflow.quality.parsed_bodies import source_columns, suite_columns
+    from rocketflow.quality.parsed_bodies import parsing, source_columns, suite_columns
     from rocketflow.quality.split import Route
     from rocketflow.quality.suite_plan import plan_suite
 
@@ -67,7 +67,7 @@ def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     rows = spark.read.format("rocketflow").schema(columns).options(**check.source_options()).load()
     route = Route((check.topic,), None, "quarantine", {"quarantine": 1}, properties=False)
     settings = CheckSettings(spec, route, Action.QUARANTINE, check.validator)
-    checked = BatchChecker(plan, settings, columns).check(rows, 0, stop=False)
+    checked = BatchChecker(plan, settings).check(parsing(spec, columns).of(rows), 0, stop=False)
     fields = {key: value for key, value in checked.fields.items() if key not in ("query", "batchId")}
     failed = [describe(one) for one in checked.verdicts if not one.success and one.action is not Action.WARN]
     if fields["malformed"]:

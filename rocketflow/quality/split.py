@@ -137,8 +137,6 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
             bad = bad | (F.col(f"{MASK}{first // BITS}").bitwiseAND(F.lit(bits).cast("bigint")) != 0)
     if gate:
         bad = F.lit(True)
-    judged = ("*", bad.alias("__rf_bad"))
-    bad = F.col("__rf_bad")
     message = {
         name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))
     }
@@ -156,7 +154,7 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
     queue = F.array_position(F.array(*[F.lit(one) for one in route.topics]), message["topic"]) - 1
     if len(route.topics) == 1:
         queue = F.lit(0).cast("bigint")
-    sink = (
+    columns = (
         message["body"].alias("body"),
         F.when(bad, quarantine).otherwise(good).alias("topic"),
         message["tags"].alias("tags"),
@@ -171,7 +169,7 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
         message["queueOffset"].alias(OFFSET),
         F.when(any_bad, observed).alias(OBSERVED),
     )
-    return Projection((judged, sink))
+    return Projection((columns,))
 
 
 def _kept(name: str, plan: SuitePlan) -> Column:
