@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS: Final = 4
-SIZES: Final = ((110_000, 330_000), (10_000, 60_000))
+SIZES: Final = ((110_000, 330_000), (10_000, 60_000), (1_000, 12_000))
 """(rows a batch, rows in all)"""
 
 

@@ -18,7 +18,7 @@ from tests.bench.data import lose_derived, rows
 from tests.bench.figures import Figure, ratio
 from tests.maven import JarsNotFetchedError
 
-RUNS: Final = 3
+RUNS: Final = 5
 _BATCH: Final = 100_000
 _ROCKETFLOW: Final = "from rocketflow.cli import main; main()"
 _MIB: Final = 1 << 20
