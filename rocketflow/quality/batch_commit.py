@@ -23,7 +23,7 @@ from rocketflow_store.sink.sink_commit import (
     last_commit,
     sweep,
 )
-from rocketflow_store.sink.staged_part import load
+from rocketflow_store.sink.staged_part import load_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ class QualityCommits:
     def commit(self, batch_id: int, parts: Sequence[StagedPart], fields: dict[str, Any], born_ms: int) -> None:
         """All rows of the parts and the result, once."""
         with self._open() as store:
-            chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+            chunks = list(load_all(parts, store.config.delay_levels_ms))
             property_crc = all(part.property_crc for part in parts) and store.config.append_prop_crc
             chunks.append(result_chunk(store.config, fields, born_ms, property_crc=property_crc))
             progress = {

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.job_timing import timing
-from rocketflow.spark.rebuild_engine import PathNotSharedError
-from rocketflow_store.errors import NotAStoreError, StoreAccessError
+from rocketflow.spark.shared_paths import shared_paths
 from rocketflow_store.files import os_files
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.schedule.delivery import (
@@ -32,7 +30,7 @@ from rocketflow_store.schedule.delivery import (
 from rocketflow_store.schedule.redelivery import Redelivery, redeliveries
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 from rocketflow_store.sink.sink_commit import sweep
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load, stage
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, stage_alike
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
@@ -141,7 +139,7 @@ def _round(
     ]
     try:
         found, parts = _in_order(_run(spark, tasks), result)
-        chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+        chunks = list(load_all(parts, store.config.delay_levels_ms))
         moved = delivery.commit(found, chunks)
     except ProgressMovedError:
         delivery.look_again()
@@ -182,21 +180,13 @@ def _run(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRange]:
 
 def _stage_there(task: DueRange) -> StagedRange:
     """One task, on an executor."""
-    try:
+    with shared_paths():
         return stage_range(task)
-    except (NotAStoreError, StoreAccessError, FileNotFoundError) as error:
-        import socket
-
-        raise PathNotSharedError(
-            f"{error}; on {socket.gethostname()}: every executor has to see the store under the path that the "
-            "driver names; put it on a directory that all of them share"
-        ) from error
 
 
 def stage_range(task: DueRange) -> StagedRange:
-    """Read a range and stage it: parts in queue order, each of records that all have a CRC of themselves, or none."""
+    """Read a range and stage it, in queue order."""
     found: list[Redelivery] = []
-    parts: list[StagedPart] = []
     with StoreReader(task.store, task.config) as reader:
         due = redeliveries(reader, task.config, task.level, task.start, task.end, task.until_ms, row_hashes=True)
 
@@ -206,6 +196,5 @@ def stage_range(task: DueRange) -> StagedRange:
                 if one.chunk is not None:
                     yield one.chunk
 
-        for number, (_, alike) in enumerate(groupby(chunks(), lambda chunk: chunk.property_crc)):
-            parts.append(stage(alike, Path(task.staging), f"l{task.level}-{task.start}-{number}"))
+        parts = stage_alike(chunks(), Path(task.staging), f"l{task.level}-{task.start}")
     return StagedRange(found, parts)

@@ -6,24 +6,22 @@ on behind its last batch, and two processes with one run id share the work, each
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 import uuid
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from rocketflow.spark.options import StoreLocation
-from rocketflow.spark.rebuild_engine import PathNotSharedError
+from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_access import open_reader
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
-from rocketflow_store.errors import NotAStoreError, StoreAccessError, UnknownTopicError
+from rocketflow_store.errors import UnknownTopicError
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
@@ -38,7 +36,7 @@ from rocketflow_store.retry.requeue_run import (
 )
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 from rocketflow_store.sink.sink_commit import sweep
-from rocketflow_store.sink.staged_part import batch_directory, load, stage
+from rocketflow_store.sink.staged_part import batch_directory, load_all, stage_alike
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
@@ -113,20 +111,15 @@ class StageTask:
 
 
 def stage_rows(task: StageTask) -> list[StagedPart]:
-    """In a task: read, encode and stage; each part is of records that all have a CRC of themselves, or none."""
+    """In a task: read, encode and stage."""
     reader = open_reader(StoreLocation("", task.store))
-    chunks = groupby(requeued_chunks(reader, task.rows, task.config), lambda chunk: chunk.property_crc)
-    return [stage(alike, Path(task.directory), f"{task.name}-{at}") for at, (_, alike) in enumerate(chunks)]
+    return stage_alike(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
 
 
 def _stage_there(task: StageTask) -> list[StagedPart]:
     """As `stage_rows`, on an executor."""
-    try:
+    with shared_paths():
         return stage_rows(task)
-    except (StoreAccessError, NotAStoreError, FileNotFoundError) as error:
-        raise PathNotSharedError(
-            f"{error}; on {socket.gethostname()}: every executor has to see the store under the driver's path"
-        ) from error
 
 
 def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
@@ -297,7 +290,7 @@ class ManualRequeue:
         self._wait_for_the_rate()
         try:
             with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
-                chunks = [chunk for part in parts for chunk in load(part, store.config.delay_levels_ms)]
+                chunks = list(load_all(parts, store.config.delay_levels_ms))
                 batch = RequeuedBatch(positions, finished, len(choice), chunks, choice.by_topic())
                 after = advance_run(store, run, batch)
                 sweep(self._paths.staging, self._request.sink_id, after.commit.batch_id)

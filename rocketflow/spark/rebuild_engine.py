@@ -11,9 +11,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from rocketflow.errors import RocketFlowError
+from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.worker_heap import freeze_heap_once
-from rocketflow_store.errors import StoreAccessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,12 +28,6 @@ _MOST_A_SHARE: Final = 4
 waits for the last one for long."""
 _LOOK_S: Final = 0.25
 """How often somebody looks how far a job is."""
-
-
-class PathNotSharedError(RocketFlowError):
-    """An executor does not see the store."""
-
-    exit_code = 2
 
 
 class SparkEngine:
@@ -137,12 +130,5 @@ def _load(number: int) -> int:
 
 def _run_there(function: Callable[[Task], Report], share: Sequence[Task]) -> list[Report]:
     freeze_heap_once()
-    try:
+    with shared_paths():
         return [function(task) for task in share]
-    except (StoreAccessError, FileNotFoundError) as error:
-        import socket
-
-        raise PathNotSharedError(
-            f"{error}; on {socket.gethostname()}: every executor has to see the store under the path that the "
-            "driver names; put it on a directory that all of them share"
-        ) from error

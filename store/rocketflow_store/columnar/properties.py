@@ -157,3 +157,13 @@ def split_properties(array: pa.Array) -> PropertySegments:
     first_equal = padded[np.searchsorted(equals, starts)]
     good = (first_equal > starts) & (first_equal < ends - 1)
     return PropertySegments(values, octets, row_starts, rows[good], starts[good], first_equal[good], ends[good])
+
+
+def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(values of decimal texts of up to 18 digits, 0 where there is none; which are such)."""
+    encoded = pc.dictionary_encode(texts.fill_null(""))
+    different = encoded.dictionary
+    numbers = pc.match_substring_regex(different, r"^[0-9]{1,18}$")
+    values = pc.if_else(numbers, different, "0").cast(pa.int64())
+    rows = np.asarray(encoded.indices)
+    return np.asarray(values).astype(np.int64)[rows], np.asarray(numbers).astype(bool)[rows]

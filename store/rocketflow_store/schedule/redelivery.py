@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow.compute as pc
 
+from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reput, reputtable
 from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.errors import StoreConfigError
@@ -195,7 +196,7 @@ def due_times(found: QueueRecords, config: StoreConfig, level: int) -> Ints:
     if len(odd) == 0:
         return dues
     delays = config.delay_levels_ms
-    named = _integers(found.records.property_segments().column(PROPERTY_DELAY), 0)[odd]
+    named = integers(found.records.property_segments().column(PROPERTY_DELAY))[0][odd]
     by_level = np.array([0, *delays], np.int64)
     dues[odd] = stored[odd] + by_level[np.clip(named, 0, len(delays))]
     return dues
@@ -223,20 +224,9 @@ def why_not(topic: str) -> str:
 
 def _queue_ids(texts: pa.Array) -> Ints:
     """Queue ids of the rows, -1 where a text is none."""
-    found = _integers(texts, -1)
-    found[found > MAX_QUEUE_ID] = -1
+    found, told = integers(texts)
+    found[~told | (found > MAX_QUEUE_ID)] = -1
     return found
-
-
-def _integers(texts: pa.Array, otherwise: int) -> Ints:
-    encoded = pc.dictionary_encode(texts.fill_null(""))
-    values = [_integer(text, otherwise) for text in encoded.dictionary.to_pylist()]
-    found: Ints = np.array(values, np.int64)[np.asarray(encoded.indices)]
-    return found
-
-
-def _integer(text: str, otherwise: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
 
 
 def _left_out(queue_offset: int, kind: str) -> Skipped:

@@ -28,7 +28,7 @@ from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.remembered_commits import remembered_commit
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -176,7 +176,7 @@ def commit_batch(
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
     for topic in sorted({topic for part in batch.parts for topic in part.topics}):
         store.ensure_topic(topic, queues)
-    chunks = (chunk for part in batch.parts for chunk in load(part, store.config.delay_levels_ms))
+    chunks = load_all(batch.parts, store.config.delay_levels_ms)
     envelope = CommitEnvelope(
         batch.sink_id,
         batch.batch_id,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import uuid
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -154,6 +155,12 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
     return StagedPart(rows, size, crc, digest, tuple(topics), path, inline, property_crc)
 
 
+def stage_alike(chunks: Iterable[EncodedChunk], directory: Path, name: str) -> list[StagedPart]:
+    """As `stage`, in parts of records that all have a CRC of themselves, or none: a part tells that of all of them."""
+    runs = groupby(chunks, lambda chunk: chunk.property_crc)
+    return [stage(alike, directory, f"{name}-{number}") for number, (_, alike) in enumerate(runs)]
+
+
 def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
     count = len(chunk.sizes)
     offsets = np.append(chunk.starts, chunk.starts[-1] + chunk.sizes[-1]).astype(np.int32)
@@ -205,6 +212,12 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,
         )
+
+
+def load_all(parts: Iterable[StagedPart], delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
+    """The chunks of parts, in their order."""
+    for part in parts:
+        yield from load(part, delay_levels_ms)
 
 
 def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import StoreError, UnreadableError
 from rocketflow_store.log.scan_file import scan_file
@@ -25,7 +26,7 @@ from rocketflow_store.message import (
     PROPERTY_TIMER_ROLL_TIMES,
 )
 from rocketflow_store.sink.sink_commit import commit_at, commit_places
-from rocketflow_store.timer.timer_rows import born_timestamps, identities, integers
+from rocketflow_store.timer.timer_rows import born_timestamps, identities
 
 if TYPE_CHECKING:
     import numpy.typing as npt

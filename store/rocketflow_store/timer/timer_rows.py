@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rocketflow_store import events
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columnar.hashing import string_hashes
+from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reputtable
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.message import (
@@ -211,13 +212,6 @@ def identities(segments: PropertySegments, born: Ints, rolls: Ints) -> pa.Array:
 def born_timestamps(records: RecordColumns) -> Ints:
     """When each message was born (ms)."""
     return records.field(">i8", 40).astype(np.int64)
-
-
-def integers(texts: pa.Array) -> tuple[Ints, Mask]:
-    """(values of decimal texts, 0 where there is none; which are numbers)."""
-    numbers = pc.match_substring_regex(texts, r"^[0-9]{1,18}$").fill_null(False)
-    values = pc.if_else(numbers, texts, "0").cast(pa.int64())
-    return np.asarray(values).astype(np.int64), np.asarray(numbers).astype(bool)
 
 
 def _can_be_a_topic(topics: pa.Array) -> Mask:

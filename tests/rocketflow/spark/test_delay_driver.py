@@ -14,7 +14,7 @@ import pytest
 
 from rocketflow.spark import delay_driver
 from rocketflow.spark.delay_driver import DueRange, deliver_due_on_spark, stage_range
-from rocketflow.spark.rebuild_engine import PathNotSharedError
+from rocketflow.spark.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
