@@ -111,6 +111,10 @@ class SubscriptionGroupsFile(JsonConfigFile):
             self._refresh()
             return self._groups.get(group)
 
+    def of(self, group: str) -> SubscriptionGroupConfig:
+        """What holds for a group: as it was made, or the defaults."""
+        return self.get(group) or SubscriptionGroupConfig(group)
+
     def groups(self) -> dict[str, SubscriptionGroupConfig]:
         with self._guard:
             self._refresh()

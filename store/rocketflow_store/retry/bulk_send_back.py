@@ -76,7 +76,7 @@ def send_back_many(store: MessageStore, request: SendBack, phy_offsets: npt.NDAr
     MessageNotFoundError or CorruptRecordError where one is no message.
     """
     back, dead = retry_topic(request.group), dlq_topic(request.group)
-    config = store.config_files.subscription_groups.get(request.group) or SubscriptionGroupConfig(request.group)
+    config = store.config_files.subscription_groups.of(request.group)
     if config.retry_queue_nums <= 0 or len(phy_offsets) == 0:
         return SentBack(0, 0, store.max_phy_offset, store.max_phy_offset)
     chunks: list[EncodedChunk] = []

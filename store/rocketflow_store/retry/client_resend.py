@@ -36,7 +36,7 @@ def put_client_resend(store: MessageStore, message: Message, *, consumed_in_orde
     group = group_of_retry_topic(message.topic)
     if group is None:
         return store.put_message(message)
-    config = store.config_files.subscription_groups.get(group) or SubscriptionGroupConfig(group)
+    config = store.config_files.subscription_groups.of(group)
     converted = converted_resend(message, group, config, consumed_in_order=consumed_in_order)
     store.ensure_topic(converted.topic, DLQ_QUEUE_NUMS if converted.topic != message.topic else config.retry_queue_nums)
     return store.put_message(converted)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.columnar.hashing import splitmix64
-from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.errors import MessageNotFoundError
 from rocketflow_store.message import (
     PROPERTY_DELAY,
@@ -97,7 +96,7 @@ def consumer_send_msgs_back(
     The list is empty where the group has no retry queues. `bulk_send_back` is for very many of them.
     """
     back, dead = retry_topic(request.group), dlq_topic(request.group)
-    config = store.config_files.subscription_groups.get(request.group) or SubscriptionGroupConfig(request.group)
+    config = store.config_files.subscription_groups.of(request.group)
     if config.retry_queue_nums <= 0:
         return []
     most = config.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
