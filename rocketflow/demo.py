@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
 _MARK: Final = ".rocketflow-demo"
-_PROGRESS_OF_SPARK: Final = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO ")
 DELAYS_SQL: Final = """
 SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
                             'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
@@ -175,15 +173,12 @@ def _count(reader: StoreReader, topic: str) -> int:
 
 def _stream(arguments: Sequence[str]) -> dict[str, Any]:
     """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
-    from rocketflow.spark.session import FAST_START_FLAGS
     from rocketflow.submit import submit_command
 
-    spark = ["--", "--master", "local[2]", "--conf", f"spark.driver.extraJavaOptions={FAST_START_FLAGS}"]
-    command = submit_command("stream.py", [*arguments, *spark])
+    command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
     done = run_child(command, capture=True)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS_OF_SPARK.match(line)]
-        sys.stderr.write("".join(said)[-4000:])
+        sys.stderr.write(done.stderr[-4000:])
         raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

@@ -31,9 +31,9 @@ def find_job(job: str) -> Path:
     raise UsageError(f"no job {job!r}: give a path, or one of {known}")
 
 
-def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
-    """The spark-submit command line; arguments behind `--` are Spark's."""
-    from rocketflow.spark.session import LOCAL_SETTINGS, prepare_environment, stream_settings
+def submit_command(job: str, arguments: Sequence[str], *, fast_start: bool = False) -> list[str]:
+    """The spark-submit command line; arguments behind `--` are Spark's. `fast_start` is for short jobs."""
+    from rocketflow.spark.session import local_settings, prepare_environment, stream_settings
 
     path = find_job(job)
     prepare_environment()
@@ -42,15 +42,27 @@ def submit_command(job: str, arguments: Sequence[str]) -> list[str]:
         at = ours.index("--")
         ours, spark = ours[:at], ours[at + 1 :]
     settings = stream_settings()
-    if not any(one.startswith("--master") for one in spark):
-        settings |= LOCAL_SETTINGS
+    master = _master(spark)
+    if master is None:
         spark = ["--master", "local[*]", *spark]
+    if master is None or master.startswith("local"):
+        settings |= local_settings(fast_start=fast_start)
     given = {one.partition("=")[0] for one in spark if "=" in one}
     conf = [part for key, value in settings.items() if key not in given for part in ("--conf", f"{key}={value}")]
     import pyspark
 
     binary = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return [str(binary), *conf, *spark, str(path), *ours]
+
+
+def _master(spark: Sequence[str]) -> str | None:
+    """What Spark's arguments say of the master."""
+    for at, one in enumerate(spark):
+        if one == "--master":
+            return spark[at + 1] if at + 1 < len(spark) else None
+        if one.startswith("--master="):
+            return one.removeprefix("--master=")
+    return None
 
 
 def submit_job(job: str, arguments: Sequence[str]) -> int:
