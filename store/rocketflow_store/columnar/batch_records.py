@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import fixed_width_at, gather
+from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
@@ -29,20 +30,8 @@ if TYPE_CHECKING:
 
 UNIQ_KEY_PATTERN: Final = "(^|\x02)UNIQ_KEY\x01"
 """A property string that holds a UNIQ_KEY."""
-_HEAD: Final = np.dtype(
-    [
-        ("total_size", ">i4"),
-        ("magic_code", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("phy_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
-_TAIL: Final = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4")])
+_HEAD: Final = np.dtype(BEFORE_HOSTS)
+_TAIL: Final = np.dtype(AFTER_HOSTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.columnar.queue_column import QueueColumn
+from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
@@ -276,25 +277,8 @@ class BatchEncoder:
         """Everything before the body, as fixed-width rows."""
         host = self._store_host
         width = len(host)
-        layout = np.dtype(
-            [
-                ("total_size", ">i4"),
-                ("magic_code", ">i4"),
-                ("body_crc", ">i4"),
-                ("queue_id", ">i4"),
-                ("flag", ">i4"),
-                ("queue_offset", ">i8"),
-                ("phy_offset", ">i8"),
-                ("sys_flag", ">i4"),
-                ("born_timestamp", ">i8"),
-                ("born_host", f"V{width}"),
-                ("store_timestamp", ">i8"),
-                ("store_host", f"V{width}"),
-                ("reconsume_times", ">i4"),
-                ("prepared_transaction_offset", ">i8"),
-                ("body_size", ">i4"),
-            ]
-        )
+        hosts = [("born_host", f"V{width}"), ("store_timestamp", ">i8"), ("store_host", f"V{width}")]
+        layout = np.dtype([*BEFORE_HOSTS, *hosts, *AFTER_HOSTS])
         heads = np.zeros(len(sizes), layout)
         heads["total_size"] = sizes
         magic = np.array([MAGIC_V1 if len(t.encode()) <= MAX_V1_TOPIC_SIZE else MAGIC_V2 for t in topics], np.int64)

@@ -95,6 +95,23 @@ def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict
     return found, protected
 
 
+def judge_run(
+    records: RecordColumns, file_from_offset: int, with_crc: tuple[int, int]
+) -> tuple[dict[int, str], Mask | None]:
+    """What is wrong with a run of records, by row, and which of them end with a CRC of themselves.
+
+    The run is of a file that begins at `file_from_offset`; records in `with_crc`, physical offsets [from, to), have to
+    have one. Contents are not looked at (None) where a record is not even at its place.
+    """
+    records.check_own_offset(file_from_offset)
+    if records.faults:
+        return dict(records.faults), None
+    faults, protected = judge_contents(records)
+    offsets = records.positions + file_from_offset
+    note_lacking(faults, ~protected & (offsets >= with_crc[0]) & (offsets < with_crc[1]))
+    return faults, protected
+
+
 def note_lacking(faults: dict[int, str], lacking: Mask) -> None:
     """Add the fault of records that should have a CRC of themselves, and have none, where they have no other."""
     for row in np.flatnonzero(lacking).tolist():

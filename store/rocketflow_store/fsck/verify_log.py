@@ -10,7 +10,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import SIZE_IS_RIGHT, judge_contents, note_lacking
+from rocketflow_store.columnar.record_crc import SIZE_IS_RIGHT, judge_run
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
@@ -139,14 +139,9 @@ class LogFileCheck:
         """Check a run; the position to go on from (behind the run, or behind the first damage in it)."""
         mapped, report = self._mapped, self._report
         records = RecordColumns(mapped.buffer, positions, sizes)
-        records.check_own_offset(mapped.file_from_offset)
-        faults = dict(records.faults)
-        if not faults:
-            faults, protected = judge_contents(records)
-            offsets = positions + mapped.file_from_offset
-            start, stop = self._context.record_crc
-            note_lacking(faults, ~protected & (offsets >= start) & (offsets < stop))
-            report.without_record_crc += int(np.count_nonzero(~protected)) if not faults else 0
+        faults, protected = judge_run(records, mapped.file_from_offset, self._context.record_crc)
+        if protected is not None and not faults:
+            report.without_record_crc += int(np.count_nonzero(~protected))
         good = min(faults) if faults else records.count
         if good:
             fine = records if good == records.count else RecordColumns(mapped.buffer, positions[:good], sizes[:good])

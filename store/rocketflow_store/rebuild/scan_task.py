@@ -11,7 +11,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
+from rocketflow_store.columnar.record_crc import judge_run
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
@@ -222,13 +222,7 @@ class _Scan:
         """Take a run; the position to go on from: behind it, or behind the first damage in it."""
         mapped = self._mapped
         records = RecordColumns(mapped.buffer, positions, sizes)
-        records.check_own_offset(mapped.file_from_offset)
-        faults = dict(records.faults)
-        if not faults:
-            faults, protected = judge_contents(records)
-            offsets = positions + mapped.file_from_offset
-            start, stop = self._settings.record_crc
-            note_lacking(faults, ~protected & (offsets >= start) & (offsets < stop))
+        faults, _ = judge_run(records, mapped.file_from_offset, self._settings.record_crc)
         good = min(faults) if faults else records.count
         if good:
             if good < records.count:
