@@ -36,6 +36,7 @@ from rocketflow_store.fsck.verify_side import (
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
+from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
@@ -123,7 +124,7 @@ class _Verification:
         self._end = reader.max_phy_offset
         self._bounds = reader.snapshot().queues
         self._quiet = self._state != "running"
-        self._limit = self._end if not self._quiet else max(self._end, self._written_end())
+        self._limit = self._end if not self._quiet else max(self._end, written_end(reader.log_files, keep_cached=True))
         self._settled = 0
         if self._state == "clean":
             self._settled = self._limit
@@ -136,13 +137,6 @@ class _Verification:
         self._damage: list[Damage] = []
         self._behind_marks: list[tuple[int, int]] = []
         self._done = 0
-
-    def _written_end(self) -> int:
-        """Physical offset behind the last byte of the log that is not zero."""
-        for mapped in reversed(self._reader.log_files):
-            if written_end := mapped.written_end(keep_cached=True):
-                return mapped.file_from_offset + min(written_end, mapped.file_size)
-        return 0
 
     def run(self, workers: int) -> None:
         reader, result, found = self._reader, self._result, self._found

@@ -11,6 +11,7 @@ from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
 from rocketflow_store.recovery.derived_state import believed_record, listed_topics, record_crc_range
@@ -51,7 +52,7 @@ def look_at_store(
     there = files.files
     begin = there[0].file_from_offset if there else 0
     record, unclean = believed_record(paths), paths.abort.exists()
-    end = _written_end(files)
+    end = written_end(files.files, keep_cached=True)
     known_end = 0
     confirmed = read_confirm(paths)
     if running and confirmed is not None:
@@ -91,14 +92,6 @@ def look_at_store(
         ),
         unlisted=listed,
     )
-
-
-def _written_end(files: MappedFileQueue) -> int:
-    """Physical offset behind the last byte of the log that is not zero."""
-    for mapped in reversed(files.files):
-        if written_end := mapped.written_end(keep_cached=True):
-            return mapped.file_from_offset + written_end
-    return 0
 
 
 def _left_out(paths: StorePaths, record: StopRecord | None, *, clean: bool) -> tuple[frozenset[str], frozenset[str]]:

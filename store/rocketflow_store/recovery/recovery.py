@@ -32,6 +32,7 @@ from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
@@ -486,13 +487,7 @@ class Recovery:
 
     def written_end(self, offset: int) -> int:
         """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
-        reached = offset
-        for mapped in self._files.files:
-            if mapped.end_offset <= offset:
-                continue
-            if written_end := mapped.written_end(max(offset - mapped.file_from_offset, 0)):
-                reached = max(reached, mapped.file_from_offset + written_end)
-        return reached
+        return written_end(self._files.files, offset)
 
     def count(self, start: int, end: int) -> int:
         """Records in [start, end)."""
