@@ -60,7 +60,7 @@ def deliver_locally(job: RequeueJob) -> Told | None:
             delayed = deliver_due(store, job.until_ms, progress=_progress).as_dict()
         if due.timers_wait:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed)
+    return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
 
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
@@ -77,7 +77,7 @@ def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
     if "timer" in job.kinds:
         with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _told(job, delayed, timers, None, "spark"), _exit_code(delayed)
+    return _told(job, delayed, timers, None, "spark"), _exit_code(delayed, timers)
 
 
 def look(job: RequeueJob) -> Due:
@@ -103,10 +103,11 @@ def _previewed(job: RequeueJob) -> Told:
     return _told(job, delayed, timers, None, "none"), 0
 
 
-def _exit_code(delayed: dict[str, Any] | None) -> int:
+def _exit_code(delayed: dict[str, Any] | None, timers: dict[str, Any] | None) -> int:
     """3 where messages stay undelivered because they cannot be read."""
     levels = (delayed or {}).get("levels", {}).values()
-    return 3 if any(level["skipped"].get(UNREADABLE) for level in levels) else 0
+    unread = any(level["skipped"].get(UNREADABLE) for level in levels) or (timers or {}).get("skipped")
+    return 3 if unread else 0
 
 
 def _timers_of(run: TimerRun) -> dict[str, Any]:
@@ -116,6 +117,7 @@ def _timers_of(run: TimerRun) -> dict[str, Any]:
         "rolled": run.rolled,
         "deleted": run.deleted,
         "alreadyDelivered": run.already_delivered,
+        "skipped": run.skipped,
         "bytes": run.bytes,
         "pending": run.pending,
         "nextDueMs": run.next_due_ms,

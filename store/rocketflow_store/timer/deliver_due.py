@@ -44,6 +44,7 @@ class TimerRun:
     """What a run did, or would do (`dry_run`). `until_ms`: what was due before is done.
 
     `deleted` were recalled, `already_delivered` another writer had delivered; `rolled` were put again on their way.
+    `skipped` cannot be read, or do not say when they are due and where they belong: they are looked at once.
     `pending` wait, the first of them until about `next_due_ms` (None without any; then something is to be done).
     """
 
@@ -53,6 +54,7 @@ class TimerRun:
     rolled: int = 0
     deleted: int = 0
     already_delivered: int = 0
+    skipped: int = 0
     bytes: int = 0
     commits: int = 0
     pending: int = 0
@@ -100,6 +102,7 @@ def _run(until_ms: int, counts: TimerCounts, pending: int = 0, next_due_ms: int 
         rolled=counts.rolled,
         deleted=counts.deleted,
         already_delivered=counts.already_delivered,
+        skipped=counts.skipped,
         bytes=counts.bytes,
         commits=counts.commits,
         pending=pending,
@@ -120,6 +123,7 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
         parts.append(block)
         copies.update(copies_among(block, records))
     rows = TimerRows.together(parts)
+    skipped = high - low - len(rows)
     spent = rows.deletes & (rows.due >= done.read_ms)
     rows = rows.take(~is_done(done, rows) | spent)
     rows = rows.take(~superseded(reads, rows, copies))
@@ -129,8 +133,10 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
     finals = due.take(~due.deletes)
     order = np.lexsort((finals.phy_offsets, finals.due))
     delivered = size = 0
+    unread = len(finals)
     samples: list[TimerSample] = []
     for block, records in blocks_of(reads, finals.phy_offsets[order], finals.sizes[order], bodies=True):
+        unread -= len(block)
         segments = records.property_segments()
         wanted = selection.wanted(block, records, segments)
         delivered, size = delivered + int(wanted.sum()), size + int(block.sizes[wanted].sum())
@@ -155,6 +161,7 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
         delivered=delivered,
         deleted=selection.deleted,
         already_delivered=selection.already_delivered,
+        skipped=skipped + unread,
         bytes=size,
         pending=len(still),
         next_due_ms=int(still.due.min()) if len(still) else None,

@@ -26,6 +26,7 @@ class TimerCounts:
     already_delivered: int = 0
     bytes: int = 0
     commits: int = 0
+    skipped: int = 0
 
     def since(self, before: TimerCounts) -> TimerCounts:
         """What was done behind `before`."""

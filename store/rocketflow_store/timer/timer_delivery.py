@@ -178,6 +178,7 @@ class TimerDelivery:
         for block, records in read_timer_rows(self._store, start, high):
             parts.append(block)
             copies.update(copies_among(block, records))
+        self.counts.skipped += high - start - sum(len(one) for one in parts)
         known = copies & self._own_copies
         self._own_copies -= known
         self._copies = copies - known
@@ -298,7 +299,9 @@ class TimerDelivery:
     def _final_chunks(self, due: _Due, start: int, stop: int, now_ms: int) -> list[EncodedChunk]:
         chunks = []
         late_at = due.phy_offsets[start:stop][due.late[start:stop]]
+        self.counts.skipped += stop - start
         for rows, records in blocks_of(self._store, due.phy_offsets[start:stop], due.sizes[start:stop], bodies=True):
+            self.counts.skipped -= len(rows)
             wanted = self._selection.wanted(rows, records, records.property_segments())
             if wanted.any():
                 if not wanted.all():
@@ -309,8 +312,10 @@ class TimerDelivery:
 
     def _rolled_chunks(self, rolls: TimerRows, now_ms: int) -> list[EncodedChunk]:
         chunks = []
+        self.counts.skipped += len(rolls)
         order = np.argsort(rolls.phy_offsets, kind="stable")
         for rows, records in blocks_of(self._store, rolls.phy_offsets[order], rolls.sizes[order], bodies=True):
+            self.counts.skipped -= len(rows)
             names = identities(records.property_segments(), born_timestamps(records), rows.rolls)
             self._own_copies.update(names.to_pylist())
             chunks.append(rolled_chunk(rows, records, now_ms, self._store.config))

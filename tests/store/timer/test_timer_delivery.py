@@ -83,6 +83,32 @@ def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
     assert set(world.delivered()) == {0, 2, 4}
 
 
+@pytest.mark.parametrize("taken_in", [False, True])
+def test_a_damaged_message_costs_itself_and_is_told(tmp_path: Path, taken_in: bool) -> None:
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        for after in (5_000, 5_000, 6_000):
+            world.send(store, after)
+    if taken_in:
+        assert world.run().pending == 3
+    with StoreReader(world.path) as reader:
+        damaged = reader.get_message(TIMER_TOPIC, 0, 1).messages[0]
+    with open(sorted((world.path / "commitlog").iterdir())[0], "r+b") as file:
+        file.seek(damaged.phy_offset + 84)  # the body
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+    world.now = START + 10_000
+    with StoreReader(world.path, world.config()) as reader:
+        preview = deliver_due_timers(reader, dry_run=True)
+    assert (preview.delivered, preview.skipped) == (2, 1)
+    run = world.run()
+    assert (run.delivered, run.skipped, run.pending) == (2, 1, 0)
+    assert set(world.delivered()) == {0, 2}
+    again = world.run()
+    assert (again.delivered, again.skipped) == (0, 0)
+
+
 def test_what_waited_for_longer_than_a_wheel_turns_is_delivered(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
