@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import threading
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rocketflow_store.files.remote import any_opened
+from rocketflow_store.rebuild.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,65 +39,67 @@ class LocalEngine:
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or len(os.sched_getaffinity(0))
-        self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
         if self.workers > 1:
             # where nothing else runs in this process a copy of it begins at once; else a new one has to load everything
             kind = "fork" if threading.active_count() == 1 and not any_opened() else "spawn"
-            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context(kind), _begin)
-            for one in [self._pool.submit(_ready) for _ in range(self.workers)]:
-                one.result()
+            try:
+                for _ in range(self.workers):
+                    self._processes.append(WorkerProcess(kind))
+                for one in self._processes:
+                    one.answer()
+            except BaseException:
+                self._kill()
+                raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        if kind is None:
+            while self._processes:
+                self._processes.pop().end()
+        self._kill()
 
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
     ) -> list[Report]:
-        """As `Engine.run`."""
-        if self._pool is None:
+        """As `Engine.run`; WorkerLostError where a process ended in the middle of a task."""
+        if not self._processes:
             reports = []
             for task in tasks:
                 reports.append(function(task))
                 done(task)
             return reports
-        futures = {self._pool.submit(function, task): task for task in tasks}
-        left = set(futures)
         try:
-            while left:
-                ended, left = wait(left, return_when=FIRST_COMPLETED)
-                for one in ended:
-                    one.result()
-                    done(futures[one])
+            return self._run(function, tasks, done)
         except BaseException:  # nobody may go on writing while what was made is swept
-            self._pool.shutdown(cancel_futures=True)
+            self._kill()
             raise
-        return [one.result() for one in futures]
 
+    def _run(
+        self, function: Callable[[Task], Report], tasks: Sequence[Task], done: Callable[[Task], None]
+    ) -> list[Report]:
+        found: dict[int, Report] = {}
+        waiting = iter(enumerate(tasks))
+        busy: dict[Any, tuple[WorkerProcess, int]] = {}
+        idle = list(self._processes)
+        while idle or busy:
+            while idle and (following := next(waiting, None)) is not None:
+                worker, (number, task) = idle.pop(), following
+                worker.ask(function, task)
+                busy[worker.pipe] = worker, number
+            idle.clear()
+            for pipe in wait(busy) if busy else ():
+                worker, number = busy.pop(pipe)
+                found[number] = worker.answer()
+                done(tasks[number])
+                idle.append(worker)
+        return [found[number] for number in range(len(tasks))]
 
-def _ready() -> None:
-    """A worker that answers this has begun."""
-
-
-def _begin() -> None:
-    """Be a worker: one whose parent was killed would wait for tasks for ever.
-
-    A fork has its parent's ways of taking signals, too: what ends this process must not become an error of a task, and
-    an interrupt is the parent's affair.
-    """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+    def _kill(self) -> None:
+        for one in self._processes:
+            one.kill()
+        self._processes.clear()

@@ -1,0 +1,120 @@
+"""Processes of this machine that run functions for the one that began them.
+
+Who asks waits on pipes alone and shares no lock with a thread. So a stop that comes as an exception at any moment (a
+signal's) leaves nothing locked that somebody else waits for, which the standard library's pools cannot promise.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from rocketflow_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+
+_ENDS_IN_S = 5.0
+
+
+class WorkerLostError(StoreError):
+    """A process that worked for this one ended by itself, or was killed."""
+
+    def __init__(self, pid: int | None, exit_code: int | None) -> None:
+        how = f"exit code {exit_code}"
+        if exit_code is not None and exit_code < 0:
+            how = f"{signal.Signals(-exit_code).name}; out of memory?"
+        super().__init__(
+            f"worker process {pid} ended in the middle of its work ({how}): try again, or with fewer workers"
+        )
+
+
+class WorkerProcess:
+    """One process; it is asked for one thing after another."""
+
+    def __init__(self, kind: str) -> None:
+        """Begin it: `kind` is "fork" or "spawn". Its first answer, None, says that it has begun."""
+        context: Any = multiprocessing.get_context(kind)
+        self.pipe: Connection[Any, Any]
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, function: Callable[[Any], Any], task: Any) -> None:
+        """Have it call `function(task)`; it has to be idle."""
+        try:
+            self.pipe.send((function, task))
+        except OSError as error:
+            raise self._lost() from error
+
+    def answer(self) -> Any:
+        """What the call gave, or the error that it raised, raised here; WorkerLostError where the process is gone."""
+        try:
+            fine, answer = self.pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
+        if fine:
+            return answer
+        raise answer
+
+    def end(self) -> None:
+        """Let an idle one go."""
+        try:
+            self.pipe.send(None)
+            self._process.join(_ENDS_IN_S)
+        except OSError:  # it is gone
+            pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End it whatever it does; it does nothing any more when this returns."""
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+    def _lost(self) -> WorkerLostError:
+        self._process.join(_ENDS_IN_S)
+        return WorkerLostError(self._process.pid, self._process.exitcode)
+
+
+def _serve(pipe: Connection[Any, Any]) -> None:
+    _begin()
+    try:
+        pipe.send((True, None))
+        while (asked := pipe.recv()) is not None:
+            pipe.send(_called(*asked))
+    except (EOFError, BrokenPipeError):  # nobody asks any more
+        return
+
+
+def _called(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+    try:
+        return True, function(task)
+    except Exception as error:
+        error.add_note(f"in worker process {os.getpid()}:\n{traceback.format_exc()}")
+        return False, error
+
+
+def _begin() -> None:
+    """Be a worker: one whose parent was killed would wait to be asked for ever.
+
+    A fork has its parent's ways of taking signals, too: what ends this process must not become an error of a task, and
+    an interrupt is the parent's affair.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
