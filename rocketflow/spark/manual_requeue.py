@@ -190,7 +190,8 @@ class ManualRequeue:
         self._paths = StorePaths.of(Path(self._store), job.store_config())
         self._config = replace(job.store_config(), enabled_append_prop_crc=gives_record_crc(self._paths))
         self._result = ManualResult(request, dry_run=job.dry_run)
-        self._began = time.monotonic()
+        self._free_from_s = 0.0
+        """From when on (monotonic) the rate allows another batch."""
 
     def run(self) -> ManualResult:
         """Move what is left of the run; nothing is written in a dry run."""
@@ -287,7 +288,7 @@ class ManualRequeue:
     ) -> RequeueRun | None:
         """The run behind this batch; None where somebody else moved it on."""
         parts = self._staged(run, choice) if len(choice) else []
-        self._wait_for_the_rate()
+        self._wait_for_the_rate(len(choice))
         try:
             with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
                 chunks = list(load_all(parts, store.config.delay_levels_ms))
@@ -330,11 +331,11 @@ class ManualRequeue:
         ]
         return self._run_tasks(tasks)
 
-    def _wait_for_the_rate(self) -> None:
+    def _wait_for_the_rate(self, rows: int) -> None:
+        """Time that was spent on anything else allows no more: nobody gets a burst."""
         if self._job.rate is not None:
-            early_s = self._began + self._result.rows / self._job.rate - time.monotonic()
-            if early_s > 0:
-                time.sleep(early_s)
+            time.sleep(max(self._free_from_s - time.monotonic(), 0))
+            self._free_from_s = time.monotonic() + rows / self._job.rate
 
     def _found(self) -> RequeueRun:
         _say("another process works on this run too; going on from where it is")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from rocketflow.spark import manual_requeue, requeue_job
 from rocketflow.spark.manual_requeue import ManualResult, requeue_on_spark
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.requeue_job import main
-from rocketflow.spark.requeue_where import WhereError
+from rocketflow.spark.requeue_where import Chooser, WhereError
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files import lock
 from rocketflow_store.fsck.verify import verify_store
@@ -193,6 +194,30 @@ def test_rows_that_retention_took_before_a_stopped_run_came_to_them_are_told(
     result = requeue(spark, path, "r", where="tags = 'open'")
     assert (result.missing, result.exit_code, result.finished) == (low, 3, True)
     assert sorted(moved(path, "r")) == [number for number in range(low, 1500) if number % 2]
+
+
+def test_the_rate_holds_whatever_time_was_spent_before(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    dead_letters(path, 30)
+    now, slept = [1_000.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(manual_requeue, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    choose = Chooser.choose
+
+    def slow(*asked: Any) -> Any:
+        now[0] += 60
+        return choose(*asked)
+
+    monkeypatch.setattr(Chooser, "choose", slow)
+    result = requeue(spark, path, "r", rate=10)
+    assert (result.rows, result.batches) == (30, 3)
+    assert slept == [0, 1.0, 1.0]
 
 
 def test_two_runs_at_once_with_one_id_move_each_row_once(
