@@ -126,12 +126,13 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
     store_timestamps = records.after_born_host(">i8", 56).astype(np.int64)
     tags_codes = tags_codes_of(segments.column(PROPERTY_TAGS))
     if SCHEDULE_TOPIC in topics:
-        scheduled = np.flatnonzero(topic_of == topics.index(SCHEDULE_TOPIC))
-        delays = segments.column(PROPERTY_DELAY).to_pylist()
-        for row in scheduled.tolist():
-            tags_codes[row] = deliver_time(
-                delays[row], int(store_timestamps[row]), delay_levels_ms, int(tags_codes[row])
-            )
+        scheduled = topic_of == topics.index(SCHEDULE_TOPIC)
+        texts, text_of = _codes(segments.column(PROPERTY_DELAY).fill_null(""))
+        for code, text in enumerate(texts):
+            delay_ms = _delay_ms(text, delay_levels_ms)
+            if delay_ms is not None:
+                rows = scheduled & (text_of == code)
+                tags_codes[rows] = store_timestamps[rows] + delay_ms
     entries = index_entries(topics, topic_of, segments.column(PROPERTY_UNIQ_KEY), segments.column(PROPERTY_KEYS))
     return DispatchRows(
         phy_offsets=records.positions + file_from_offset,
@@ -183,13 +184,17 @@ def light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
 
 def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:
     """Tags code of a unit on the schedule topic: when the message is due (ms), or the tag's hash without a level."""
+    delay_ms = _delay_ms(delay, delay_levels_ms)
+    return tags_code if delay_ms is None else wrap_int64(store_timestamp + delay_ms)
+
+
+def _delay_ms(delay: str | None, delay_levels_ms: Sequence[int]) -> int | None:
+    """What a message's DELAY stands for; None without a level."""
     try:
         level = int(delay or 0)
     except ValueError:
-        return tags_code
-    if level <= 0:
-        return tags_code
-    return wrap_int64(store_timestamp + delay_levels_ms[min(level, len(delay_levels_ms)) - 1])
+        return None
+    return None if level <= 0 else delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
 
 
 def tags_codes_of(tags: pa.Array) -> Ints:
