@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 KILLS = len(seeds(4, 50))
 """Four with RF_FAULTS=1, 50 in a row with RF_FULL=1; each takes a JVM's start."""
-BATCHES = 6 + KILLS
-ROWS = 300
+BATCHES = 12 * KILLS
+"""A batch takes a fifth of a second: between two kills several may be done."""
+ROWS = 100
 
 
 def _killed(command: list[str], made: random.Random) -> str | None:
