@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey, QueuePosition
@@ -46,9 +45,6 @@ class DataLossError(StoreError):
             + ". To go on without these messages set failOnDataLoss=false, or start with a new checkpoint"
         )
         self.losses = tuple(losses)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DataLossError, (self.losses,)
 
 
 def find_losses(

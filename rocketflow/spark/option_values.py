@@ -44,9 +44,6 @@ class OptionError(StoreError, ValueError):
         super().__init__(message)
         self.option = option
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return OptionError, (self.option, str(self))
-
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name` (case does not count), None where none is similar."""

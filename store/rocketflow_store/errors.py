@@ -7,10 +7,10 @@ set aside, 75 busy).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from rocketflow_store.status import PutMessageStatus
 
@@ -20,6 +20,16 @@ class StoreError(Exception):
 
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Callable[..., StoreError], tuple[Any, ...]]:
+        """For another process: what it says and carries, not what it was once made of."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[StoreError], args: tuple[Any, ...], carried: dict[str, Any]) -> StoreError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(carried)
+    return error
 
 
 class NotAStoreError(StoreError):

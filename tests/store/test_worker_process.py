@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.worker_process import WorkerLostError
 from tests.reliability.trials import SEED, environment
@@ -50,6 +51,10 @@ def doubled(number: int) -> int:
     return 2 * number
 
 
+def not_there(number: int) -> None:
+    raise CorruptRecordError("/data/commitlog/0", number, "no record")
+
+
 def ends_itself(number: int) -> None:
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -70,6 +75,24 @@ def test_the_error_of_a_task_is_raised_and_nobody_goes_on() -> None:
     with pytest.raises(StoreError, match="negative"), LocalEngine(2) as engine:
         engine.run(doubled, [1, 2, -1, 3], "", lambda _: None)
     assert multiprocessing.active_children() == []
+
+
+def test_an_error_comes_as_what_it_was() -> None:
+    with pytest.raises(CorruptRecordError, match="no record") as raised, LocalEngine(2) as engine:
+        engine.run(not_there, [5], "", lambda _: None)
+    here = CorruptRecordError("/data/commitlog/0", 5, "no record")
+    assert (str(raised.value), raised.value.offset, raised.value.exit_code) == (str(here), 5, here.exit_code)
+
+
+def test_every_error_of_a_store_can_go_to_another_process() -> None:
+    kinds = [StoreError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        error = kind.__new__(kind, "told")
+        error.path = "carried"  # type: ignore[attr-defined]
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), copy.args, vars(copy)) == (kind, ("told",), {"path": "carried"})
+    assert len(kinds) > 20
 
 
 def test_a_worker_that_is_killed_is_told() -> None:
