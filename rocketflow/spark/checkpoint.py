@@ -28,10 +28,12 @@ def drop_unfinished_first_entry(location: str) -> list[Path]:
     on no directory of this machine is left as it is.
     """
     home = _directory(location)
+    if home is None:
+        return []
     found: list[Path] = []
-    for name in _LOGS if home is not None else ():
+    for name in _LOGS:
         try:
-            found += (home / name).iterdir()  # type: ignore[operator]
+            found += (home / name).iterdir()
         except OSError:  # not there, or for Spark to tell
             continue
     if not all(_TEMPORARY.fullmatch(path.name) for path in found):

@@ -45,11 +45,13 @@ def await_query(query: StreamingQuery, batch_done: Callable[[int, int], None] | 
 
 
 def _follow(query: StreamingQuery, seen: int, batch_done: Callable[[int, int], None] | None) -> int:
-    for progress in query.recentProgress if batch_done is not None else ():
+    if batch_done is None:
+        return seen
+    for progress in query.recentProgress:
         batch, rows = _of(progress, "batchId"), _of(progress, "numInputRows")
         if batch > seen:
             seen = batch
-            if rows and batch_done is not None:
+            if rows:
                 batch_done(batch, rows)
     return seen
 

@@ -17,7 +17,7 @@ from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.config import StorePaths, check_directory
 from rocketflow_store.errors import StoreLockedError
-from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.files.lock import lock_holder, when_free
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow_store.retry.requeue_run import RequeueRequest
-
-_LOOK_EVERY_S = 0.05
 
 
 def preflight(job: RequeueJob) -> None:
@@ -38,11 +36,13 @@ def preflight(job: RequeueJob) -> None:
         pass
     if job.dry_run or job.wait:
         return
-    lock, deadline = StorePaths.of(path, config).lock, time.monotonic() + COMMITS_TAKE_S
-    while (holder := lock_holder(lock)) is not None:  # a commit of somebody else is soon over
-        if time.monotonic() > deadline:
+    lock = StorePaths.of(path, config).lock
+
+    def look() -> None:
+        if (holder := lock_holder(lock)) is not None:
             raise StoreLockedError(path, holder)
-        time.sleep(_LOOK_EVERY_S)
+
+    when_free(look, COMMITS_TAKE_S)  # a commit of somebody else is soon over
 
 
 def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:

@@ -396,8 +396,11 @@ class _Columns:
         self.keys = self._keys()
         self.sharding_key = self._text("shardingKey")
         self.queue_id = self._get("queueId", pa.int32())
+
+    @cached_property
+    def _map(self) -> PropertyMap | None:
         properties = self._get("properties", None)
-        self._map = None if properties is None or len(self.bodies) == 0 else PropertyMap(properties)
+        return None if properties is None or len(self.bodies) == 0 else PropertyMap(properties)
 
     def _get(self, name: str, kind: pa.DataType | None) -> pa.Array | None:
         if name not in self._batch.schema.names:

@@ -99,6 +99,7 @@ class PropertyMap:
         kinds = np.array([_kind(name) for name in names.dictionary.to_pylist()], np.int8)
         self._kinds = kinds[np.asarray(names.indices)] if kinds.any() else None
         """Of each entry; None where all are PLAIN."""
+        self._values_of: dict[EntryKind, pa.Array | None] = {}
 
     @cached_property
     def _row_of(self) -> Rows:
@@ -119,6 +120,11 @@ class PropertyMap:
 
     def values_of(self, kind: EntryKind) -> pa.Array | None:
         """What each row's entry of a kind says, null where it has none; None where no row has one."""
+        if kind not in self._values_of:
+            self._values_of[kind] = self._gathered(kind)
+        return self._values_of[kind]
+
+    def _gathered(self, kind: EntryKind) -> pa.Array | None:
         entries = self._entries(kind)
         if len(entries) == 0:
             return None
