@@ -45,9 +45,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return ByFile(config, log)
 
 
-def _extract(archive: Path, target: Path) -> None:
+def extract(archive: Path, target: Path, wanted: Callable[[Path], bool] = lambda _: True) -> None:
+    """Unpack the members whose paths are wanted."""
     with tarfile.open(archive) as packed:
-        packed.extractall(target, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
+        packed.extractall(target, [one for one in packed if wanted(Path(one.name))])
 
 
 @pytest.fixture(scope="session")
@@ -61,12 +63,12 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
     def unpack(name: str, archive: str = "store") -> Path:
         if (name, archive) not in unpacked:
             target = tmp_path_factory.mktemp(f"golden-{name}-{archive}")
-            _extract(GOLDEN / name / "store.tar.xz", target)
+            extract(GOLDEN / name / "store.tar.xz", target)
             if archive == "rebuilt":
                 for derived in ("consumequeue", "index"):
                     shutil.rmtree(target / derived, ignore_errors=True)
                 (target / "abort").unlink(missing_ok=True)
-                _extract(GOLDEN / name / "rebuilt.tar.xz", target)
+                extract(GOLDEN / name / "rebuilt.tar.xz", target)
             unpacked[name, archive] = target
         return unpacked[name, archive]
 

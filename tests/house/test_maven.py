@@ -25,7 +25,7 @@ def test_jars_that_do_not_come_are_a_reason_to_skip(tmp_path: Path, monkeypatch:
     command.write_text("#!/bin/sh\necho no such artifact\nexit 1\n")
     with pytest.raises(JarsNotFetchedError, match="some cannot be fetched: no such artifact"):
         fetch_jars("some", ["a:b:1"])
-    with pytest.raises(pytest.skip.Exception, match="no such artifact"):
+    with pytest.raises(pytest.skip.Exception, match=r"no such artifact|no java and javac"):
         ApacheStore("5.3.3")
     command.write_text('#!/bin/sh\nmkdir lib\necho "$PWD" >> calls\n')
     assert fetch_jars("some", ["a:b:1"]) == fetch_jars("some", ["a:b:1"]) == tmp_path / "cache" / "some" / "lib"

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from rocketflow_store.config_files import (
 )
 from rocketflow_store.config_files.fastjson import format_json, parse_json_object
 from rocketflow_store.errors import StoreAccessError, StoreConfigError
+from tests.conftest import GOLDEN, extract
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/queries.json"))
 CLOCK = ManualClock(1_700_000_000_000)
 
@@ -57,9 +56,7 @@ CONSUMER_OFFSETS = """{
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """The config directory a broker wrote, and what RocketMQ's own code reads in it."""
     folder = GOLDEN / request.param
-    with tarfile.open(folder / "store.tar.xz") as archive:
-        members = [member for member in archive if "config" in Path(member.name).parts[:-1]]
-        archive.extractall(tmp_path, members, filter="data")
+    extract(folder / "store.tar.xz", tmp_path, lambda path: "config" in path.parts[:-1])
     (directory,) = tmp_path.rglob("config")
     return directory, json.loads((folder / "queries.json").read_text())["config"]
 
