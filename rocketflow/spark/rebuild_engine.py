@@ -9,6 +9,7 @@ import uuid
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rocketflow.spark.shared_paths import shared_paths
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
-_SHARES_A_WORKER: Final = 3
 _MOST_A_SHARE: Final = 4
-"""A task of Spark's costs 15 ms beside its work: it does several of ours, so few that progress is seen and that nobody
-waits for the last one for long."""
+"""A task of Spark's costs 15 ms beside its work: it does several of ours, so few that progress is seen."""
 _LOOK_S: Final = 0.25
 """How often somebody looks how far a job is."""
 
@@ -49,12 +48,13 @@ class SparkEngine:
         """
         if not tasks:
             return []
-        shares = min(len(tasks), max(self.workers * _SHARES_A_WORKER, -(-len(tasks) // _MOST_A_SHARE)))
-        job = _Job(self._context, function, tasks, shares, f"rocketflow rebuild: {what}")
+        shares = deal(tasks, self.workers)
+        through = [0, *accumulate(len(one) for one in shares)]
+        job = _Job(self._context, function, shares, f"rocketflow rebuild: {what}")
         told = 0
         try:
             while not job.ended(_LOOK_S):
-                for task in tasks[told : (ended := max(job.shares_ended() * len(tasks) // shares, told))]:
+                for task in tasks[told : (ended := max(through[min(job.shares_ended(), len(shares))], told))]:
                     done(task)
                 told = ended
         except BaseException:  # nobody may go on writing while what was made is swept
@@ -66,11 +66,22 @@ class SparkEngine:
         return reports
 
 
+def deal(tasks: Sequence[Task], workers: int) -> list[Sequence[Task]]:
+    """The tasks in shares of their order, smaller ones at the end: nobody waits for the last one for long."""
+    shares: list[Sequence[Task]] = []
+    at = 0
+    while at < len(tasks):
+        size = min(-(-(len(tasks) - at) // (2 * workers)), _MOST_A_SHARE)
+        shares.append(tasks[at : at + size])
+        at += size
+    return shares
+
+
 class _Job(Generic[Task, Report]):
     """One job, in a thread of its own: so that somebody can look how far it is."""
 
     def __init__(
-        self, context: SparkContext, function: Callable[[Task], Report], tasks: Sequence[Task], shares: int, what: str
+        self, context: SparkContext, function: Callable[[Task], Report], shares: Sequence[Sequence[Task]], what: str
     ) -> None:
         from pyspark import InheritableThread
 
@@ -81,9 +92,8 @@ class _Job(Generic[Task, Report]):
         def collect() -> None:
             try:
                 context.setJobGroup(self._group, what, interruptOnCancel=True)
-                dealt = [tasks[number::shares] for number in range(shares)]
-                found = context.parallelize(dealt, shares).map(partial(_run_there, function)).collect()
-                self._reports = [found[at % shares][at // shares] for at in range(len(tasks))]
+                found = context.parallelize(shares, len(shares)).map(partial(_run_there, function)).collect()
+                self._reports = list(chain.from_iterable(found))
             except BaseException as error:  # raised where the reports are asked for
                 self._error = error
 

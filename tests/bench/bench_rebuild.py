@@ -22,6 +22,12 @@ RUNS: Final = 5
 _BATCH: Final = 100_000
 _ROCKETFLOW: Final = "from rocketflow.cli import main; main()"
 _MIB: Final = 1 << 20
+_KINDS: Final = {
+    "2 cores": (("--workers", "2"), 2),
+    "1 core": (("--workers", "1"), 1),
+    "Spark local[2]": (("--engine", "spark", "--workers", "2"), 2),
+}
+"""Options and processors of each kind."""
 
 
 def run(scale: float) -> Iterator[Figure]:
@@ -48,23 +54,17 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     """Only the log is left: processes on two processors and one, Spark on two, and Apache's store, in turn."""
     rates: dict[str, list[float]] = {}
     whole: list[float] = []
-    memory: dict[str, list[float]] = {}
     size = 0
     for _ in range(RUNS):
-        for label, arguments, cores in (
-            ("2 cores", ("--workers", "2"), 2),
-            ("1 core", ("--workers", "1"), 1),
-            ("Spark local[2]", ("--engine", "spark", "--workers", "2"), 2),
-        ):
+        for label, (arguments, cores) in _KINDS.items():
             lose_derived(path)
             began = time.perf_counter()
-            told, anonymous = _rebuild(path, arguments, cores)
+            told = _rebuild(path, arguments, cores)
             seconds = time.perf_counter() - began
             assert told["units"] == count, told
             assert told["indexEntries"] == 2 * count, told
             size = told["bytes"]
             rates.setdefault(label, []).append(told["mbPerSecond"])
-            memory.setdefault(label, []).append(anonymous / _MIB)
             if label == "2 cores":
                 whole.append(seconds)
             elif label != "1 core":
@@ -79,7 +79,9 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     yield from figures.values()
     yield Figure(f"{what}, 2 cores, the command as a whole", "s", tuple(whole))
     for label in ("2 cores", "Spark local[2]"):
-        yield Figure(f"{what}, {label}, most RssAnon of a Python process", "MiB", tuple(memory[label]))
+        lose_derived(path)
+        most = _most_anonymous(path, *_KINDS[label])
+        yield Figure(f"{what}, {label}, most RssAnon of a Python process", "MiB", (most / _MIB,))
     yield ratio(figures["2 cores"], figures["1 core"])
     theirs = figures.get(f"Apache {VERSION}")
     if theirs is not None:
@@ -96,23 +98,33 @@ def _check_complete(path: Path, count: int) -> None:
     assert entries >= 2 * count, entries
 
 
-def _rebuild(path: Path, arguments: tuple[str, ...], cores: int) -> tuple[dict[str, Any], int]:
-    """What a rebuild in a process of its own tells, and the most anonymous memory of one of its processes."""
+def _begin(path: Path, arguments: tuple[str, ...], cores: int) -> subprocess.Popen[bytes]:
+    """A rebuild in a process of its own."""
     mine = sorted(os.sched_getaffinity(0))
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", _ROCKETFLOW, "store", "rebuild", str(path), "--json", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: os.sched_setaffinity(0, mine[:cores]),
     )
+
+
+def _rebuild(path: Path, arguments: tuple[str, ...], cores: int) -> dict[str, Any]:
+    """What it tells."""
+    told: dict[str, Any] = json.loads(_begin(path, arguments, cores).communicate()[0])
+    return told
+
+
+def _most_anonymous(path: Path, arguments: tuple[str, ...], cores: int) -> int:
+    """The most anonymous memory of one of its processes; not of one that is timed, for looking takes processor time."""
+    process = _begin(path, arguments, cores)
     most = 0
     while process.poll() is None:
-        mine_too = [process.pid, *_descendants(process.pid)]
-        most = max(most, *(_anonymous(one) for one in mine_too if not _is_java(one)))
+        mine = [process.pid, *_descendants(process.pid)]
+        most = max(most, *(_anonymous(one) for one in mine if not _is_java(one)))
         time.sleep(0.02)
-    assert process.stdout is not None
-    told: dict[str, Any] = json.loads(process.stdout.read())
-    return told, most
+    process.communicate()
+    return most
 
 
 def _descendants(pid: int) -> Iterator[int]:

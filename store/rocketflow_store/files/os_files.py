@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(_BLOCK)
 _LEAST_READ: Final = 4096
+_LEAST_WRITEBACK: Final = 1 << 18
 BLOCK_BYTES: Final = 4096
 """What writes around the page cache are multiples of."""
 _NO_DIRECT: Final = (errno.EINVAL, errno.EOPNOTSUPP)
@@ -266,6 +267,17 @@ def sync_file(fd: int, path: object) -> None:
         disk.fdatasync(fd)
     except OSError as error:
         raise StoreFencedError(path, error.strerror or str(error)) from error
+
+
+def begin_writeback(fd: int, position: int, size: int) -> None:
+    """Have the disk begin with [position, position + size), so that a later sync finds it done; not with little.
+
+    The advice that the pages are not needed starts their write; those under way stay in memory.
+    """
+    if size < _LEAST_WRITEBACK:
+        return
+    with contextlib.suppress(OSError):  # advice
+        disk.posix_fadvise(fd, position, size, os.POSIX_FADV_DONTNEED)
 
 
 def sync_directory(path: Path) -> None:

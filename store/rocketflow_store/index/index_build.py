@@ -42,9 +42,10 @@ def build_index_file(
     previous: IndexHeader | None,
     runs: Iterable[npt.NDArray[np.void]],
 ) -> IndexHeader:
-    """Make and sync the file; `runs` have the fields key_hash, phy_offset and store_timestamp. Its header.
+    """Make the file; `runs` have the fields key_hash, phy_offset and store_timestamp. Its header.
 
-    `previous` is the header of the file before it, None for a first one.
+    `previous` is the header of the file before it, None for a first one. The caller syncs it; the disk has begun
+    with it.
     """
     fd = os_files.open_file(path, write=True, create=True)
     try:
@@ -54,7 +55,6 @@ def build_index_file(
             for start in range(0, len(run), _BLOCK):
                 build.put(run[start : start + _BLOCK])
         build.finish()
-        os_files.sync_file(fd, path)
     finally:
         os_files.close_file(fd)
     return build.header
@@ -85,9 +85,7 @@ class _Build:
         if first == 1:  # its first entry alone is measured against the time that was carried over
             header.begin_timestamp, header.begin_phy_offset = int(times[0]), int(some["phy_offset"][0])
             entries["time_diff"][1:] = self._seconds(times[1:], header.begin_timestamp)
-        os_files.write_at(
-            self._fd, self._path, self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data)
-        )
+        self._write(self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data))
         header.hash_slot_count += count - int(np.count_nonzero(before))
         header.index_count = first + count
         header.end_timestamp, header.end_phy_offset = int(times[-1]), int(some["phy_offset"][-1])
@@ -97,13 +95,15 @@ class _Build:
         at = HEADER_SIZE
         for start in range(0, len(self._newest), _SLOTS_AT_ONCE):
             some = self._newest[start : start + _SLOTS_AT_ONCE].astype(">i4")
-            os_files.write_at(self._fd, self._path, at, memoryview(some.view(np.uint8).data))
+            self._write(at, memoryview(some.view(np.uint8).data))
             at += some.nbytes
         header = self.header
         fields = (header.begin_timestamp, header.end_timestamp, header.begin_phy_offset, header.end_phy_offset)
-        os_files.write_at(
-            self._fd, self._path, 0, HEADER_STRUCT.pack(*fields, header.hash_slot_count, header.index_count)
-        )
+        self._write(0, memoryview(HEADER_STRUCT.pack(*fields, header.hash_slot_count, header.index_count)))
+
+    def _write(self, position: int, data: memoryview) -> None:
+        os_files.write_at(self._fd, self._path, position, data)
+        os_files.begin_writeback(self._fd, position, data.nbytes)
 
     def _chain(self, key_hashes: Numbers, first: int) -> Numbers:
         """The entry that each one follows in its slot, 0 for none; the slots know the newest ones then."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LEAST_RANGE: Final = 8 << 20
 _MOST_RANGE: Final = 96 << 20
 _RANGES_A_WORKER: Final = 6
+_LAST_PIECES: Final = 4
+"""The last range of every worker is cut into so many: nobody waits for a whole one when the others are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,42 @@ class LogRange:
         return self.file_from_offset + self.start
 
 
-def range_size(log_bytes: int, workers: int) -> int:
-    """Bytes of log for one task: several tasks for every worker, none that needs much memory."""
-    return min(max(log_bytes // (workers * _RANGES_A_WORKER), _LEAST_RANGE), _MOST_RANGE)
+@dataclass(frozen=True, slots=True)
+class CutPlan:
+    """How a log is cut: ranges of about `size` bytes, and of `last_size` what lies behind physical offset `last`."""
+
+    size: int
+    last: int
+    last_size: int
+
+    @classmethod
+    def of(cls, log_bytes: int, end: int, workers: int) -> CutPlan:
+        """For a log of so many bytes up to `end`: several ranges for every worker, none that needs much memory."""
+        size = min(max(log_bytes // (workers * _RANGES_A_WORKER), _LEAST_RANGE), _MOST_RANGE)
+        if workers == 1:
+            return cls(size, end, size)
+        return cls(size, end - workers * size, max(size // _LAST_PIECES, _LEAST_RANGE))
+
+    def cuts(self, file_from_offset: int, limit: int) -> list[int]:
+        """Where a file of `limit` bytes is to be cut (positions in it), and `limit`."""
+        turn = min(max(self.last - file_from_offset, 0), limit)
+        found = []
+        for start, stop, size in ((0, turn, self.size), (turn, limit, self.last_size)):
+            pieces = max((stop - start) // size, 1) if stop > start else 0
+            found += [start + (stop - start) * piece // pieces for piece in range(1, pieces + 1)]
+        return found
 
 
-def cut_ranges(files: Iterable[MappedFile], end: int, size: int) -> list[LogRange]:
-    """Ranges of about `size` bytes of everything below physical offset `end`."""
+def cut_ranges(files: Iterable[MappedFile], end: int, plan: CutPlan) -> list[LogRange]:
+    """Ranges of everything below physical offset `end`, each from one record to another."""
     found: list[LogRange] = []
     for mapped in files:
         limit = min(mapped.file_size, end - mapped.file_from_offset)
-        start, pieces = 0, max(limit // size, 1)
-        for piece in range(1, pieces + 1):
+        start = 0
+        for wanted in plan.cuts(mapped.file_from_offset, limit):
             stop = limit
-            if piece < pieces:
-                sound = next_sound(mapped, max(limit * piece // pieces, start + 1), limit, unreadable=True)
+            if wanted < limit:
+                sound = next_sound(mapped, max(wanted, start + 1), limit, unreadable=True)
                 stop = limit if sound is None or is_end_blank(mapped, sound) else sound
             if start < stop:
                 found.append(LogRange(str(mapped.path), mapped.file_from_offset, start, stop, limit))

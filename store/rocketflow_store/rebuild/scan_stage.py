@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.rebuild.log_ranges import LogRange, cut_ranges, joined, merged, range_size
+from rocketflow_store.rebuild.log_ranges import CutPlan, LogRange, cut_ranges, joined, merged
 from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.scan_task import ScanReport, ScanSettings, ScanTask, run_scan
 
@@ -51,8 +51,8 @@ def scan_log(
     told: Callable[[ScanTask], None],
 ) -> LogFindings:
     """Scan everything; ranges that were cut where no record begins are scanned again as one."""
-    size = range_size(log_bytes(state, files.files), engine.workers)
-    ranges = _cut(settings.log, files.files, state.end, size)
+    plan = CutPlan.of(log_bytes(state, files.files), state.end, engine.workers)
+    ranges = _cut(settings.log, files.files, state.end, plan)
 
     def scanned(tasks: list[ScanTask]) -> list[ScanReport]:
         return engine.run(run_scan, tasks, "scan the log", told)
@@ -66,13 +66,13 @@ def scan_log(
     return _put_together(state, files, ranges, reports)
 
 
-def _cut(log: LogSource, files: Sequence[MappedFile], end: int, size: int) -> list[LogRange]:
+def _cut(log: LogSource, files: Sequence[MappedFile], end: int, plan: CutPlan) -> list[LogRange]:
     if isinstance(log, LocalLog):
-        return cut_ranges(files, end, size)
+        return cut_ranges(files, end, plan)
     with ThreadPoolExecutor(_REMOTE_CUTS, "cut") as pool:  # each cut is a request that waits for its answer
 
         def cut(one: MappedFile) -> list[LogRange]:
-            found = cut_ranges([one], end, size)
+            found = cut_ranges([one], end, plan)
             log.passed(one, one.file_size)
             return found
 

@@ -124,6 +124,7 @@ class _QueueWriter:
             report.holed.append((plan.topic, plan.queue_id))
         os_files.make_sparse(fd, path, task.file_size)
         os_files.write_at(fd, path, 0, memoryview(units.view(np.uint8).data))
+        os_files.begin_writeback(fd, 0, units.nbytes)
         report.rows += int(plan.pieces.counts.sum())
         report.files += 1
 
@@ -194,6 +195,11 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
         _check_chains(index, path)
     finally:
         index.close()
+    fd = os_files.open_file(own, write=True)
+    try:
+        os_files.sync_file(fd, path)
+    finally:
+        os_files.close_file(fd)
     finished(own, path)
     return WriteReport(plan.count, 1)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from rocketflow.spark import rebuild_job
 from rocketflow.spark.job_errors import exit_code_of
-from rocketflow.spark.rebuild_engine import SparkEngine
+from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore
 from rocketflow_store.files.remote import RemoteDirectory
@@ -86,6 +86,17 @@ def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Pa
     assert sorted(made.values()) == sorted(wanted.values())
     assert {name for name in made if not name.startswith("index")} < wanted.keys()
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 28, 1000])
+@pytest.mark.parametrize("workers", [1, 2, 16])
+def test_tasks_are_dealt_in_their_order_and_the_last_one_by_one(count: int, workers: int) -> None:
+    shares = deal(range(count), workers)
+    sizes = [len(one) for one in shares]
+    assert [task for share in shares for task in share] == list(range(count))
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes, default=0) <= 4
+    assert sizes[-workers:] == [1] * min(workers, len(sizes))
 
 
 def test_an_executor_that_does_not_see_the_store(
