@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.quality.gx_judge import Judge
 from rocketflow.quality.loading import load_great_expectations
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class GxEngine:
     def configuration(self) -> dict[str, Any]:
         """What expectations are validated under here."""
         return runtime_configuration(self._format)
+
+    def judge(self, expectation: Any) -> Judge:
+        """Who gives GX's verdicts on an expectation from metrics of many batches."""
+        return Judge(expectation, self.engine, self.configuration())
 
     def needed(self, expectation: Any) -> dict[str, Any]:
         """{name: metric configuration} of what GX wants to know, to judge the expectation."""

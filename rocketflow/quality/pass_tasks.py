@@ -97,7 +97,7 @@ class PassTask:
         else:
             paths = StorePaths(Path(self.store))
             config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
-            encoder = BatchEncoder(config, lambda topic: 1, row_hashes=True)
+            encoder = BatchEncoder(config, lambda topic: 1)
             name = f"p{report.partition}-a{context.taskAttemptId()}"
             directory = batch_directory(paths.staging, self.sink_id, self.batch_id)
             chunks = self._encoded(batches, report, encoder, config.clock.now_ms())

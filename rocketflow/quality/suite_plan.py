@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
+    from rocketflow.quality.gx_judge import Judge
     from rocketflow.quality.suite import Suite, SuiteExpectation
 
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
@@ -56,6 +57,8 @@ class Check:
     observed: dict[Any, str] = field(default_factory=dict)
     static: dict[Any, Any] = field(default_factory=dict)
     asked: bool = False
+    judge: Judge | None = None
+    """Who judges what the pass counted; None where GX is asked."""
 
 
 @dataclass(slots=True)
@@ -127,6 +130,8 @@ class _Planner:
             return f"Great Expectations cannot apply it: {_first_line(error)}"
         except Exception as error:  # whatever GX or Spark raise at a single expectation is told with its name
             return f"{type(error).__name__}: {_first_line(error)}"
+        if not check.asked:
+            check.judge = self.plan.engine.judge(check.gx)
         self.plan.checks.append(check)
         return None
 

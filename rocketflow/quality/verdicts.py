@@ -54,24 +54,22 @@ def judge(
     found = []
     for check in plan.checks:
         label = check.source.label
-        result = asked[label] if check.asked else _judged(plan, check, report, aggregates)
+        result = asked[label] if check.asked else _judged(check, report, aggregates)
         unexpected = None if check.unexpected is None else int(report.counts[check.unexpected])
-        found.append(
-            Verdict(label, bool(result["success"]), plan.suite.action_of(check.source, default), unexpected, result)
-        )
+        action = plan.suite.action_of(check.source, default)
+        found.append(Verdict(label, bool(result["success"]), action, unexpected, result))
     return found
 
 
-def _judged(plan: SuitePlan, check: Check, report: PassReport, aggregates: dict[str, Any]) -> dict[str, Any]:
+def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> dict[str, Any]:
     values: dict[Any, Any] = dict(check.static)
     values |= {metric: int(report.counts[counter]) for metric, counter in check.counters.items()}
     values |= {metric: aggregates[name] for metric, name in check.observed.items()}
     if check.samples is not None:
         values[check.samples] = [] if check.kind is Kind.SQL else _examples(check, report)
+    assert check.judge is not None
     try:
-        made = check.gx.metrics_validate(
-            metrics=values, execution_engine=plan.engine.engine, runtime_configuration=runtime_configuration()
-        )
+        made = check.judge.verdict(values, runtime_configuration())
     except Exception as error:
         raise ValidatorError(f"{check.source.label}: Great Expectations could not judge it: {error}") from error
     return as_json(made)

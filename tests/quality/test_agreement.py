@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocketflow.quality.body_schema import body_spec
 from rocketflow.quality.expectation_kinds import ROW_TYPES, UNIQUE_TYPES, Kind, kind_of, row_condition_of
+from rocketflow.quality.gx_metrics import runtime_configuration
+from rocketflow.quality.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.range_check import RangeCheck, check_range
+from rocketflow.quality.suite import load_suite
+from rocketflow.quality.suite_plan import plan_suite
+from rocketflow.quality.verdicts import as_json
 from tests.quality.topics import fill, write_suite
 
 if TYPE_CHECKING:
@@ -146,3 +152,24 @@ def test_which_queries_are_about_single_rows(query: str, condition: str | None) 
     assert row_condition_of(query) == condition
     kind = kind_of("unexpected_rows_expectation", {"unexpected_rows_query": query})
     assert kind is (Kind.TABLE if condition is None else Kind.SQL)
+
+
+@pytest.mark.spark
+def test_one_who_judges_many_batches_says_what_great_expectations_says_of_each(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Asked again and again, with other numbers, and of results that GX has changed in the meantime."""
+    suite = load_suite(write_suite(tmp_path / "suite.json", *ROWS[:7], *TABLE[:3], schema=SCHEMA))
+    plan = plan_suite(spark, suite, suite_columns(body_spec(SCHEMA, "json", {}), source_columns(suite)))
+    for number in range(3):
+        for check in plan.checks:
+            assert check.judge is not None
+            values: dict[Any, Any] = dict.fromkeys(check.counters, 20 - number) | check.static
+            values |= dict.fromkeys(check.observed, 4.5 * number)
+            if check.samples is not None:
+                values[check.samples] = list(range(number))
+            theirs = check.gx.metrics_validate(
+                metrics=dict(values), execution_engine=plan.engine.engine, runtime_configuration=runtime_configuration()
+            )
+            ours = check.judge.verdict(dict(values), runtime_configuration())
+            assert as_json(ours) == as_json(theirs)
