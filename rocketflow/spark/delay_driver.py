@@ -188,7 +188,7 @@ def stage_range(task: DueRange) -> StagedRange:
     """Read a range and stage it, in queue order."""
     found: list[Redelivery] = []
     with StoreReader(task.store, task.config) as reader:
-        due = redeliveries(reader, task.config, task.level, task.start, task.end, task.until_ms, row_hashes=True)
+        due = redeliveries(reader, task.config, task.level, task.start, task.end, task.until_ms)
 
         def chunks() -> Iterator[EncodedChunk]:
             for one in due:

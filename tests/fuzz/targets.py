@@ -278,7 +278,7 @@ def delayed_record(data: bytes) -> None:
     if records.faults or content_faults(records):
         return
     found = QueueRecords(np.array([3]), np.array([5]), records, [], 4)
-    one = redelivery(found, CONFIG, 1, 1 << 60, encode=True, row_hashes=True)
+    one = redelivery(found, CONFIG, 1, 1 << 60, encode=True)
     assert (one.rows, len(one.skipped)) in ((1, 0), (0, 1))
     if one.chunk is None:
         return

@@ -208,14 +208,6 @@ def _case(**changes: object) -> Case:
     return Case(replace(fields, **changes), False, "orders", 1, 0)  # type: ignore[arg-type]
 
 
-def test_row_hashes_tell_messages_apart() -> None:
-    cases = [_case(), _case(), _case(body=b"other"), _case(properties=b"DELAY\x014\x02"), _case(flag=1)]
-    hashes = _reput(cases, StoreConfig(), row_hashes=True).row_hashes
-    assert hashes is not None
-    assert hashes[0] == hashes[1]
-    assert len(set(hashes.tolist())) == 4
-
-
 def test_a_crc_that_finds_no_room_is_left_out() -> None:
     cases = [_case(), _case(properties=b"k\x01" + b"v" * 32760 + b"\x02")]
     chunk = _reput(cases, StoreConfig(enabled_append_prop_crc=True))

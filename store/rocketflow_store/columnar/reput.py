@@ -25,18 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.columnar.arrays import binary_array, bool_array, fixed_width, join, taken
-from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.dispatch_rows import tags_codes_of
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import gather, windows_at
-from rocketflow_store.columnar.hashing import splitmix64
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import with_record_crc
 from rocketflow_store.errors import MessageRejectedError
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
-from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
     INNER_BATCH_FLAG,
     PROPERTY_DELAY,
@@ -84,9 +81,8 @@ def reput(
     set_properties: Mapping[str, pa.Array] | None = None,
     drop_properties: Collection[str] = (),
     reconsume_times: npt.NDArray[np.int32] | None = None,
-    row_hashes: bool = False,
 ) -> EncodedChunk:
-    """The same messages for other queues: see the module. `row_hashes` are needed to stage the chunk.
+    """The same messages for other queues: see the module.
 
     Topic names are the caller's to check. MessageRejectedError with the row where one is not `reputtable`, or where a
     property that is set holds a separator or makes the properties too long. A chunk in which the CRC of a record finds
@@ -135,7 +131,6 @@ def reput(
         entries=entries,
         delay_levels=_delay_levels(topics, topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,
-        row_hashes=_row_hashes(records, topics, topic_of, queue_ids, properties) if row_hashes else None,
         property_crc=property_crc,
     )
 
@@ -255,21 +250,6 @@ def _integer(text: str) -> int:
         return int(text)
     except ValueError:
         return 0
-
-
-def _row_hashes(
-    records: RecordColumns,
-    topics: Sequence[str],
-    topic_of: npt.NDArray[np.int32],
-    queue_ids: npt.NDArray[np.int32],
-    properties: pa.Array,
-) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of what each new record says."""
-    topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[topic_of]
-    state = records.field(">i4", 8).astype(np.uint64) | (crc32_column(properties).astype(np.uint64) << np.uint64(32))
-    for part in (topic_hashes, queue_ids, records.sizes, records.field(">i4", 16), records.field(">i8", 40)):
-        state = splitmix64(np.bitwise_xor(state, np.asarray(part).astype(np.uint64)))
-    return state
 
 
 def _topic_part(topic: str) -> bytes:

@@ -137,7 +137,6 @@ def _requeued(
             },
             drop_properties=BOOKKEEPING,
             reconsume_times=np.zeros(count, np.int32),
-            row_hashes=True,
         )
     except MessageRejectedError as error:
         raise StoreError(f"{_place(rows, error.row or 0)}: {error.why}; leave it out with --where") from error

@@ -125,7 +125,6 @@ def redeliveries(
     until_ms: int,
     *,
     encode: bool = True,
-    row_hashes: bool = False,
 ) -> Iterator[Redelivery]:
     """The messages [start, end) of a level's queue as far as they are due, a few MB at a time.
 
@@ -135,15 +134,13 @@ def redeliveries(
     for block in range(start, end, _BLOCK_UNITS):
         units = reads.read_units(SCHEDULE_TOPIC, level - 1, block, min(block + _BLOCK_UNITS, end))
         for found in queue_records(reads.log, SCHEDULE_TOPIC, level - 1, units, block):
-            one = redelivery(found, config, level, until_ms, encode=encode, row_hashes=row_hashes)
+            one = redelivery(found, config, level, until_ms, encode=encode)
             yield one
             if one.next_due_ms is not None:
                 return
 
 
-def redelivery(
-    found: QueueRecords, config: StoreConfig, level: int, until_ms: int, *, encode: bool, row_hashes: bool
-) -> Redelivery:
+def redelivery(found: QueueRecords, config: StoreConfig, level: int, until_ms: int, *, encode: bool) -> Redelivery:
     """What these messages of a level's queue become, up to the first that is not due."""
     records, next_offset, next_due_ms = found.records, found.next_offset, None
     bad, count = found.bad, records.count
@@ -175,7 +172,7 @@ def redelivery(
     chunk = None
     if encode:
         ids = queue_ids[rows].astype(np.int32)
-        chunk = reput(records, names, targets.astype(np.int32), ids, config, row_hashes=row_hashes)
+        chunk = reput(records, names, targets.astype(np.int32), ids, config)
     return Redelivery(
         level,
         next_offset,

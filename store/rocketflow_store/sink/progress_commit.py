@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.message_store import MessageStore
 
-_ALL_BITS: Final = (1 << 64) - 1
+_NO_DIGEST: Final = ""
+"""Whether the same batch came again is told by its progress, not by its rows."""
 
 
 class ProgressMovedError(SinkCommitError):
@@ -67,7 +68,7 @@ def commit_progress(store: MessageStore, batch: ProgressBatch, *, queues: int | 
         batch.run_id,
         1 if after is None else after.run_seq + (batch.run_id != after.run_id),
         batch.rows,
-        _digest(batch.chunks),
+        _NO_DIGEST,
         query_id=batch.sink_id,
         record_crc=all(chunk.property_crc for chunk in batch.chunks),
         progress=dict(batch.progress),
@@ -88,13 +89,3 @@ def _check_unmoved(store: MessageStore, batch: ProgressBatch) -> None:
 def _named(commit: CommitEnvelope | None) -> str:
     """Which commit it is: batch ids never come again, whoever commits."""
     return "none" if commit is None else f"batch {commit.batch_id} of run {commit.run_id}"
-
-
-def _digest(chunks: Sequence[EncodedChunk]) -> str:
-    """Sum of all row hashes where every chunk has them, else nothing."""
-    total = 0
-    for chunk in chunks:
-        if chunk.row_hashes is None:
-            return ""
-        total += int(chunk.row_hashes.sum(dtype="uint64"))
-    return f"{total & _ALL_BITS:016x}"

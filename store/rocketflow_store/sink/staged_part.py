@@ -48,12 +48,15 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part by reference (`path`) or by value (`inline`); `digest` is the sum of row hashes modulo 2 ** 64."""
+    """A part by reference (`path`) or by value (`inline`).
+
+    `digest` is the sum of row hashes modulo 2 ** 64, None of chunks without them.
+    """
 
     rows: int
     size: int
     crc: int
-    digest: int
+    digest: int | None
     topics: tuple[str, ...]
     path: str | None = None
     inline: bytes | None = None
@@ -136,15 +139,15 @@ class _Spill(io.RawIOBase):
 def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:
     """Write a task's chunks as one part; `name` should tell partition and attempt (it is made unique here)."""
     spill = _Spill(directory, f"{name}-{uuid.uuid4().hex[:12]}", inline_bytes)
-    rows, digest, property_crc = 0, 0, False
+    rows, property_crc = 0, False
+    digest: int | None = 0
     topics: dict[str, int] = {}
     try:
         with pa.ipc.new_stream(pa.PythonFile(spill, "w"), _SCHEMA) as stream:
             for chunk in chunks:
-                assert chunk.row_hashes is not None
                 rows += len(chunk.sizes)
                 property_crc = chunk.property_crc
-                digest = (digest + int(chunk.row_hashes.sum(dtype=np.uint64))) & 0xFFFFFFFFFFFFFFFF
+                digest = _with_rows(digest, chunk)
                 codes = np.array([topics.setdefault(topic, len(topics)) for topic in chunk.topics], np.int32)
                 stream.write_batch(_to_batch(chunk, codes[chunk.topic_codes]))
     except BaseException:
@@ -153,6 +156,12 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
     size, crc = spill.size, spill.crc
     path, inline = spill.finish()
     return StagedPart(rows, size, crc, digest, tuple(topics), path, inline, property_crc)
+
+
+def _with_rows(digest: int | None, chunk: EncodedChunk) -> int | None:
+    if digest is None or chunk.row_hashes is None:
+        return None
+    return (digest + int(chunk.row_hashes.sum(dtype=np.uint64))) & 0xFFFFFFFFFFFFFFFF
 
 
 def stage_alike(chunks: Iterable[EncodedChunk], directory: Path, name: str) -> list[StagedPart]:
