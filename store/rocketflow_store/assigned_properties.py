@@ -67,9 +67,8 @@ class AssignedProperties:
         if given:
             return Assigned(_batch_num(properties) if inner else 1, lmq_units(properties))
         batch_num = self._inner_batch(fields, properties, queue_offset)
-        topic = fields.topic.decode()
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""
-        if names and topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)):
+        if names and gets_light_queues(fields.topic.decode()):
             self._light_queues(run, fields, properties, names.split(","))
         return Assigned(batch_num, lmq_units(properties) if names else ())
 
@@ -91,11 +90,7 @@ class AssignedProperties:
 
     def _light_queues(self, run: RecordRun, fields: RecordFields, properties: dict[str, str], names: list[str]) -> None:
         wanted = {name for name in names if name.startswith(LMQ_PREFIX)}
-        if len(self._lmq) + len(wanted - self._lmq) > self._most_lmq:
-            raise MessageRejectedError(
-                PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
-                f"{len(self._lmq)} light queues, maxLmqConsumeQueueNum is {self._most_lmq}",
-            )
+        self.check_light_queues(wanted)
         offsets: list[str] = []
         taken: dict[str, int] = {}
         for name in names:  # a name that is no light queue's gets none, as with RocketMQ 5.3
@@ -105,6 +100,18 @@ class AssignedProperties:
             else:
                 offsets.append("")
         self._append(fields, properties, PROPERTY_INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
+        self._lmq |= wanted
+
+    def check_light_queues(self, wanted: set[str]) -> None:
+        """MessageRejectedError where there would be more light queues than there may be."""
+        if len(self._lmq | wanted) > self._most_lmq:
+            raise MessageRejectedError(
+                PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+                f"{len(self._lmq)} light queues, maxLmqConsumeQueueNum is {self._most_lmq}",
+            )
+
+    def have_light_queues(self, wanted: set[str]) -> None:
+        """These are there from now on."""
         self._lmq |= wanted
 
     def _append(self, fields: RecordFields, properties: dict[str, str], name: str, value: str) -> None:
@@ -118,6 +125,11 @@ class AssignedProperties:
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
                 f"properties of {len(fields.properties)} bytes with {name}, at most {self._room} are allowed",
             )
+
+
+def gets_light_queues(topic: str) -> bool:
+    """Whether messages of a topic are put into light queues; retries, delayed and system messages wait for theirs."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
 
 
 def _batch_num(properties: Mapping[str, str]) -> int:

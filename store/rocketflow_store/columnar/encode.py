@@ -22,6 +22,8 @@ from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.columnar.gather import constant_string
 from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.columnar.light_queues import LightQueues, room_needed, with_room
+from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
@@ -34,6 +36,8 @@ from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
     BORN_HOST_V6_FLAG,
     PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DELIVER_MS,
@@ -47,6 +51,7 @@ from rocketflow_store.message import (
 from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
 from rocketflow_store.put_later import REQUESTS, place_for_later
 from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,6 +89,8 @@ class EncodedChunk:
     delay_levels_ms: Sequence[int] = ()
     row_hashes: npt.NDArray[np.uint64] | None = None
     property_crc: bool = False
+    light: LightQueues | None = None
+    """Light queues that records are in too; None where the store has none (enableLmq)."""
 
     def writable(self) -> npt.NDArray[np.uint8]:
         """The bytes, to be patched."""
@@ -153,20 +160,27 @@ class BatchEncoder:
 
     # -- checks
 
-    def validate(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Refuse a batch with an unknown column, or with a row that the store cannot keep (the first such row)."""
+    def validate(self, batch: pa.RecordBatch | pa.Table) -> set[str]:
+        """Refuse a batch with an unknown column, or with a row that the store cannot keep (the first such row).
+
+        The light queues that rows name, where the store has any.
+        """
         for name in batch.schema.names:
             if name not in SINK_COLUMNS:
                 raise UnknownColumnError(name, SINK_COLUMNS)
         if "body" not in batch.schema.names:
             raise UnknownColumnError("(no body)", SINK_COLUMNS)
         first = 0
+        light: set[str] = set()
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            self._validate_part(part, first)
+            columns = _Columns(part, self._default_topic)
+            self._validate_part(columns, first)
+            if self._config.enable_lmq:
+                light |= self._light_queues(columns, first)
             first += part.num_rows
+        return light
 
-    def _validate_part(self, batch: pa.RecordBatch, first: int) -> None:
-        columns = _Columns(batch, self._default_topic)
+    def _validate_part(self, columns: _Columns, first: int) -> None:
         config = self._config
         bodies = columns.bodies
         if bodies.null_count:
@@ -202,6 +216,26 @@ class BatchEncoder:
             except MessageRejectedError as error:
                 raise MessageRejectedError(error.status, error.why, first + row) from error
 
+    def _light_queues(self, columns: _Columns, first: int) -> set[str]:
+        """Those that rows name; refused is a row without room for its offsets in them."""
+        found: set[str] = set()
+        if len(columns.bodies) == 0:
+            return found
+        own, config = columns.own, self._config
+        names = split_properties(own).column(PROPERTY_INNER_MULTI_DISPATCH)
+        body_sizes, own_sizes = _lengths(columns.bodies), _lengths(own)
+        for row in np.flatnonzero(np.asarray(names.is_valid())).tolist():
+            text = names[row].as_py()
+            light = {one for one in text.split(",") if one.startswith(LMQ_PREFIX)}
+            properties = int(own_sizes[row]) + _PROPERTIES_ROOM + room_needed(text)
+            if light and properties > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE:
+                why = f"properties of {properties} bytes with {PROPERTY_INNER_MULTI_QUEUE_OFFSET}"
+                raise MessageRejectedError(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, why, first + row)
+            if light and int(body_sizes[row]) + properties + _PROPERTIES_ROOM > config.max_message_size:
+                raise _rejected("a record in light queues may not be larger than maxMessageSize", first + row)
+            found |= light
+        return found
+
     # -- bytes
 
     def encode(
@@ -222,6 +256,9 @@ class BatchEncoder:
         properties, topics, codes, queue_ids, levels = self._properties(
             columns, uniq_keys, uniq_segment, topics, codes, queue_ids
         )
+        light = None
+        if self._config.enable_lmq:
+            properties, light = with_room(properties, topics, codes)
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
@@ -254,6 +291,7 @@ class BatchEncoder:
             delay_levels_ms=self._config.delay_levels_ms,
             row_hashes=hashes,
             property_crc=reserved > 0,
+            light=None if light is None else light.in_records(sizes - reserved),
         )
 
     def _entries(

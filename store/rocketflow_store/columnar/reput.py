@@ -29,6 +29,7 @@ from rocketflow_store.columnar.dispatch_rows import tags_codes_of
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import gather, windows_at
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
+from rocketflow_store.columnar.light_queues import with_room
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import with_record_crc
 from rocketflow_store.errors import MessageRejectedError
@@ -95,6 +96,9 @@ def reput(
         raise _rejected("half of a transaction, or an inner batch, cannot be put again", odd)
     set_properties = set_properties or {}
     properties, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
+    light = None
+    if config.enable_lmq:
+        properties, light = with_room(properties, topics, topic_of)
     property_sizes = _lengths(properties)
     if property_sizes.max(initial=0) > MAX_PROPERTIES_SIZE:
         raise _rejected("properties are too long", property_sizes > MAX_PROPERTIES_SIZE, too_long=True)
@@ -132,6 +136,7 @@ def reput(
         delay_levels=_delay_levels(topics, topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,
         property_crc=property_crc,
+        light=None if light is None else light.in_records(sizes - PROPERTY_CRC_SIZE * property_crc),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.relocate import relocate
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.assigned_properties import AssignedProperties
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.columnar.light_queues import LightQueues
     from rocketflow_store.log.commit_log import CommitLog, Run
     from rocketflow_store.put.topic_table import TopicTable
     from rocketflow_store.queues.queue_offsets import QueueOffsets
@@ -44,6 +47,8 @@ class PlacedChunk:
     runs: list[Run]
     rows: DispatchRows
     end: int
+    light_offsets: npt.NDArray[np.int64]
+    """Queue offsets in the light queues of `chunk.light`."""
 
 
 class ChunkPlacer:
@@ -53,9 +58,15 @@ class ChunkPlacer:
     """
 
     def __init__(
-        self, commit_log: CommitLog, offsets: QueueOffsets, topics: TopicTable, store_timestamp_ms: int
+        self,
+        commit_log: CommitLog,
+        offsets: QueueOffsets,
+        topics: TopicTable,
+        assigned: AssignedProperties,
+        store_timestamp_ms: int,
     ) -> None:
-        self._commit_log, self._topics = commit_log, topics
+        self._commit_log, self._topics, self._assigned = commit_log, topics, assigned
+        self._light: set[str] = set()
         self.offsets = offsets.fork()
         self._store_timestamp_ms = store_timestamp_ms
         self.end = commit_log.wrote_offset
@@ -80,7 +91,26 @@ class ChunkPlacer:
         self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)
         rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self._store_timestamp_ms)
-        return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end)
+        light_offsets = np.zeros(0, np.int64)
+        if chunk.light is not None:
+            light_offsets = self._light_offsets(chunk.light)
+            rows.lmq = list(zip(chunk.light.rows.tolist(), chunk.light.names, light_offsets.tolist(), strict=True))
+        return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end, light_offsets)
+
+    def _light_offsets(self, light: LightQueues) -> npt.NDArray[np.int64]:
+        """The next offsets of light queues, in the order of the records."""
+        wanted = set(light.names)
+        self._assigned.check_light_queues(self._light | wanted)
+        self._light |= wanted
+        offsets = np.empty(len(light.names), np.int64)
+        for at, name in enumerate(light.names):
+            offsets[at] = self.offsets.next(name, LMQ_QUEUE_ID)
+            self.offsets.advance(name, LMQ_QUEUE_ID)
+        return offsets
+
+    def publish_light(self) -> None:
+        """What was placed is written: its light queues are there."""
+        self._assigned.have_light_queues(self._light)
 
 
 class ChunkWriter:
@@ -93,6 +123,8 @@ class ChunkWriter:
     def write(self, placed: PlacedChunk) -> int:
         """Any number of threads may; bytes written."""
         octets = self._octets(placed)
+        if placed.chunk.light is not None:
+            placed.chunk.light.fill_in(octets, placed.chunk.starts, placed.light_offsets)
         relocate(
             octets,
             placed.chunk.starts,

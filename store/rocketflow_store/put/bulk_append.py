@@ -53,7 +53,7 @@ class BulkAppend:
         first, rows, waiting = -1, 0, 0
         with put.lock:
             put.check_writable()
-            encoder.validate(batch)
+            put.assigned.check_light_queues(encoder.validate(batch))
             begin = self._commit_log.wrote_offset
             for chunk in encoder.encode(batch, now_ms=put.tick(), next_queue=put.next_queue):
                 placed = self._append_chunk(chunk)
@@ -85,7 +85,7 @@ class BulkAppend:
             if check is not None:
                 check()
             begin, now_ms = self._commit_log.wrote_offset, self._put.tick()
-            placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
+            placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, self._put.assigned, now_ms)
             with self._taken_back_on_error(begin):
                 size = record_size(envelope(0, 0), self._config.append_prop_crc)
                 phy_offset = placer.reserve(size)
@@ -125,7 +125,7 @@ class BulkAppend:
     def _append_chunk(self, chunk: EncodedChunk) -> PlacedChunk:
         """Place, write and publish one chunk."""
         begin, now_ms = self._commit_log.wrote_offset, self._put.tick()
-        placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, now_ms)
+        placer = ChunkPlacer(self._commit_log, self._offsets, self._topics, self._put.assigned, now_ms)
         with self._taken_back_on_error(begin):
             placed = placer.place(chunk)
             ChunkWriter(self._commit_log, now_ms).write(placed)
@@ -145,6 +145,7 @@ class BulkAppend:
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]]) -> None:
         self._offsets.join(placer.offsets)
+        placer.publish_light()
         self._statistics.put_times += placer.count
         self._commit_log.publish(placer.end)
         self._dispatch.extend(rows)

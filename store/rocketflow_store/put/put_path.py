@@ -88,7 +88,7 @@ class PutPath:
         self._refusing = False
         self.appended = appended
         self._encoder = MessageEncoder(parts.config)
-        self._assigned = AssignedProperties(parts.config, parts.side_queues.is_batch_cq, parts.queues)
+        self.assigned = AssignedProperties(parts.config, parts.side_queues.is_batch_cq, parts.queues)
         self._delay_levels_ms, self._property_crc = parts.config.delay_levels_ms, parts.config.append_prop_crc
         self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
@@ -393,7 +393,7 @@ class PutPath:
         topic, queue_id = fields.topic.decode(), fields.queue_id
         queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = run.next_offset(topic, queue_id) if queued else 0
-        assigned = self._assigned.assign(run, fields, properties, queue_offset, given=given)
+        assigned = self.assigned.assign(run, fields, properties, queue_offset, given=given)
         property_crc = self._property_crc
         size = record_size(fields, property_crc)
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import uuid
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -24,6 +24,7 @@ from isal.isal_zlib import crc32
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.columnar.index_entries import IndexEntries
+from rocketflow_store.columnar.light_queues import LightQueues
 from rocketflow_store.errors import CorruptRecordError, StoreAccessError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
@@ -44,6 +45,10 @@ _SCHEMA: Final = pa.schema(
         ("indexHashes", pa.list_(pa.int32())),
     ]
 )
+
+
+_LIGHT_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
+"""Of a store with light queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +147,12 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
     rows, property_crc = 0, False
     digest: int | None = 0
     topics: dict[str, int] = {}
+    coming = iter(chunks)
     try:
-        with pa.ipc.new_stream(pa.PythonFile(spill, "w"), _SCHEMA) as stream:
-            for chunk in chunks:
+        begun = next(coming, None)
+        schema = _SCHEMA if begun is None or begun.light is None else _LIGHT_SCHEMA
+        with pa.ipc.new_stream(pa.PythonFile(spill, "w"), schema) as stream:
+            for chunk in chain([] if begun is None else [begun], coming):
                 rows += len(chunk.sizes)
                 property_crc = chunk.property_crc
                 digest = _with_rows(digest, chunk)
@@ -174,17 +182,17 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
     count = len(chunk.sizes)
     offsets = np.append(chunk.starts, chunk.starts[-1] + chunk.sizes[-1]).astype(np.int32)
     levels = np.zeros(count, np.int32) if chunk.delay_levels is None else chunk.delay_levels
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), chunk.data]),
-            int_array(topic_codes, pa.int32()),
-            int_array(chunk.queue_ids, pa.int32()),
-            int_array(chunk.tags_codes, pa.int64()),
-            int_array(levels, pa.int32()),
-            chunk.entries.as_lists(count),
-        ],
-        schema=_SCHEMA,
-    )
+    columns = [
+        pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), chunk.data]),
+        int_array(topic_codes, pa.int32()),
+        int_array(chunk.queue_ids, pa.int32()),
+        int_array(chunk.tags_codes, pa.int64()),
+        int_array(levels, pa.int32()),
+        chunk.entries.as_lists(count),
+    ]
+    if chunk.light is None:
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, *chunk.light.as_lists(count)], schema=_LIGHT_SCHEMA)
 
 
 def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
@@ -207,11 +215,14 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
         records = batch.column(0)
         count = len(records)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
-        levels = np.asarray(batch.column(4))
+        levels, sizes = np.asarray(batch.column(4)), np.diff(ends)
+        light = None
+        if batch.num_columns > len(_SCHEMA):
+            light = LightQueues.of_lists(batch.column(6), batch.column(7), sizes, part.path or "inline part")
         yield EncodedChunk(
             data=records.buffers()[2],
             starts=ends[:-1],
-            sizes=np.diff(ends),
+            sizes=sizes,
             topics=topics,
             topic_codes=np.asarray(batch.column(1)),
             queue_ids=np.asarray(batch.column(2)),
@@ -220,6 +231,7 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             delay_levels=levels if (levels > 0).any() else None,
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,
+            light=light,
         )
 
 
@@ -234,7 +246,7 @@ def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
     name = part.path or "inline part"
     try:
         stream = pa.ipc.open_stream(source)
-        if stream.schema != _SCHEMA:
+        if stream.schema not in (_SCHEMA, _LIGHT_SCHEMA):
             raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
         for batch in stream:
             batch.validate(full=True)

@@ -1,0 +1,115 @@
+"""Light queues (LMQ) of many records: room for their queue offsets, which are filled in when the records have a place.
+
+A record has to have its size before anybody knows its offsets. So INNER_MULTI_QUEUE_OFFSET has 18 digits for each of
+them, zeros in front: RocketMQ reads them as numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow_store.assigned_properties import gets_light_queues
+from rocketflow_store.columnar.arrays import binary_array, join
+from rocketflow_store.columnar.properties import split_properties
+from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.message import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rocketflow_store.topic_names import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+DIGITS: Final = 18
+_HEAD: Final = f"{PROPERTY_INNER_MULTI_QUEUE_OFFSET}\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class LightQueues:
+    """One element for every light queue that a record is in, by ascending `rows` of a chunk.
+
+    The digits of its offset are at position `at` of the record.
+    """
+
+    rows: Ints
+    names: list[str]
+    at: Ints
+
+    def as_lists(self, count: int) -> tuple[pa.Array, pa.Array]:
+        """(names, positions) as a list for every one of `count` records."""
+        ends = pa.array(np.append(0, np.cumsum(np.bincount(self.rows, minlength=count))), pa.int32())
+        return pa.ListArray.from_arrays(ends, pa.array(self.names, pa.string())), pa.ListArray.from_arrays(
+            ends, pa.array(self.at, pa.int64())
+        )
+
+    @classmethod
+    def of_lists(cls, names: pa.Array, positions: pa.Array, sizes: Ints, source: str) -> LightQueues:
+        """From `as_lists`; CorruptRecordError where these are no places in records of these sizes."""
+        counts = np.diff(np.asarray(names.offsets)).astype(np.int64)
+        found = cls(
+            np.repeat(np.arange(len(counts)), counts),
+            names.flatten().to_pylist(),
+            np.asarray(positions.flatten()).astype(np.int64),
+        )
+        fine = len(found.at) == len(found.rows) and None not in found.names
+        if not fine or (found.at < 0).any() or (found.at + DIGITS > sizes[found.rows]).any():
+            raise CorruptRecordError(source, 0, "the staged part names places of light queues that it does not have")
+        return found
+
+    def in_records(self, ends: Ints) -> LightQueues:
+        """With `at` from the begin of the records, whose properties end at `ends`, from `with_room`'s."""
+        return replace(self, at=ends[self.rows] + self.at)
+
+    def fill_in(self, octets: npt.NDArray[np.uint8], starts: Ints, offsets: Ints) -> None:
+        """Write the offsets into the records that begin at `starts`."""
+        if len(self.rows) == 0:
+            return
+        text = b"".join(b"%018d" % offset for offset in offsets.tolist())
+        places = (starts[self.rows] + self.at)[:, None] + np.arange(DIGITS)
+        octets[places] = np.frombuffer(text, np.uint8).reshape(-1, DIGITS)
+
+
+def with_room(
+    properties: pa.Array, topics: Sequence[str], topic_codes: npt.NDArray[np.int32]
+) -> tuple[pa.Array, LightQueues]:
+    """(property strings with room for the offsets of light queues, these; `at` counts from the end, below zero)."""
+    names = split_properties(properties).column(PROPERTY_INNER_MULTI_DISPATCH)
+    takes = np.array([gets_light_queues(topic) for topic in topics], bool)[topic_codes]
+    rows = np.flatnonzero(takes & np.asarray(names.is_valid()))
+    asked = [(row, names[row].as_py().split(",")) for row in rows.tolist()]
+    named = [(row, each) for row, each in asked if any(_is_light(one) for one in each)]
+    if not named:
+        return properties, LightQueues(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
+    segments = [b""] * len(properties)
+    found_rows: list[int] = []
+    found_names: list[str] = []
+    at: list[int] = []
+    for row, each in named:
+        value = ",".join("0" * DIGITS if _is_light(one) else "" for one in each)
+        own: bytes = properties[row].as_py()
+        segments[row] = (b"" if own.endswith(b"\x02") else b"\x02") + f"{_HEAD}{value}\x02".encode()
+        behind = len(value) + 1
+        for one in each:
+            if _is_light(one):
+                found_rows.append(row)
+                found_names.append(one)
+                at.append(-behind)
+                behind -= DIGITS
+            behind -= 1
+    light = LightQueues(np.array(found_rows, np.int64), found_names, np.array(at, np.int64))
+    return join(properties, binary_array(segments)), light
+
+
+def room_needed(names: str) -> int:
+    """Bytes that `with_room` adds at most, for a value of INNER_MULTI_DISPATCH."""
+    return len(_HEAD) + 2 + (DIGITS + 1) * (names.count(",") + 1)
+
+
+def _is_light(name: str) -> bool:
+    return name.startswith(LMQ_PREFIX)

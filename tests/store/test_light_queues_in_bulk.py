@@ -1,0 +1,183 @@
+"""Light queues of messages that are appended many at a time: what a put of each alone gives them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow.spark.delay_driver import DueRange, stage_range
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.clock import ManualClock
+from rocketflow_store.columnar import encode
+from rocketflow_store.columnar.chunking import chunks
+from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.columnar.light_queues import DIGITS
+from rocketflow_store.errors import CorruptRecordError, MessageRejectedError
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.schedule.delivery import deliver_due
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.staged_part import load, stage
+from rocketflow_store.status import PutMessageStatus
+
+NOW = 1_700_000_000_000
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 15,
+    mapped_file_size_consume_queue=400,
+    max_hash_slot_num=50,
+    max_index_num=400,
+    enable_lmq=True,
+    enable_multi_dispatch=True,
+)
+NAMES = ["%LMQ%a", "%LMQ%b", "%LMQ%c", "plain", "%LMQ%../../evil"]
+SCHEMA = pa.schema([("body", pa.binary()), ("queueId", pa.int32()), ("properties", pa.map_(pa.string(), pa.string()))])
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several chunks in a batch, so that one goes on where the one before it came to."""
+    monkeypatch.setattr(encode, "chunks", partial(chunks, max_bytes=700))
+
+
+def messages(seed: int, count: int = 200) -> list[tuple[bytes, dict[str, str]]]:
+    rng = random.Random(seed)
+    found = []
+    for number in range(count):
+        named = rng.choices(NAMES, k=rng.choice([0, 0, 1, 2, 3]))
+        properties = {"INNER_MULTI_DISPATCH": ",".join(named)} if named else {}
+        if rng.random() < 0.3:
+            properties |= {"other": "x" * rng.randrange(40), "INNER_MULTI_QUEUE_OFFSET": "7"}
+        found.append((b"message %d" % number, properties))
+    return found
+
+
+def rows(found: list[tuple[bytes, dict[str, str]]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([body for body, _ in found], pa.binary()),
+            pa.array([0] * len(found), pa.int32()),
+            pa.array([list(properties.items()) for _, properties in found], SCHEMA.field(2).type),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def served(store: MessageStore | StoreReader) -> dict[tuple[str, int], list[bytes]]:
+    """Bodies by queue; every offset that a message tells is a number."""
+    found = {}
+    for topic in [one for one in store.topics() if not one.startswith("SCHEDULE")]:
+        for queue_id in store.queues(topic):
+            low, high = store.bounds(topic, queue_id)
+            bodies: list[bytes] = []
+            while low + len(bodies) < high:
+                got = store.get_message(topic, queue_id, low + len(bodies)).messages
+                assert got, (topic, queue_id, low + len(bodies), high)
+                bodies += [one.body for one in got]
+            found[topic, queue_id] = bodies
+    return found
+
+
+def one_by_one(path: Path, seed: int) -> dict[tuple[str, int], list[bytes]]:
+    with MessageStore.open(path, CONFIG) as store:
+        for body, properties in messages(seed):
+            assert store.put_message(Message("t", body, properties=properties, queue_id=0)).stored
+        return served(store)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("crc", [False, True])
+def test_a_batch_is_in_the_same_places_as_puts(tmp_path: Path, seed: int, crc: bool) -> None:
+    wanted = one_by_one(tmp_path / "one", seed)
+    assert {"%LMQ%a", "%LMQ%b", "%LMQ%c"} < {topic for topic, _ in wanted}
+    path, config = tmp_path / "s", replace(CONFIG, enabled_append_prop_crc=crc)
+    with MessageStore.open(path, config) as store:
+        store.append_batch(rows(messages(seed)[:150]), topic="t")
+        store.append_batch(rows(messages(seed)[150:]), topic="t")
+        assert served(store) == wanted
+        told = [one.properties.get("INNER_MULTI_QUEUE_OFFSET") for one in store.get_message("%LMQ%a", 0, 5, 1).messages]
+        assert f"{5:0{DIGITS}d}" in (told[0] or "").split(",")
+        assert store.put_message(Message("t", b"next", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})).stored
+        (last,) = store.get_message("%LMQ%a", 0, len(wanted["%LMQ%a", 0])).messages
+        assert last.body == b"next"
+    assert verify_store(path, config).clean
+    shutil.rmtree(path / "consumequeue")
+    with MessageStore.open(path, config) as store:
+        assert {key: bodies for key, bodies in served(store).items() if key[0] != "t"} == {
+            key: bodies + [b"next"] * (key == ("%LMQ%a", 0)) for key, bodies in wanted.items() if key[0] != "t"
+        }
+
+
+@pytest.mark.parametrize("driver", ["store", "spark"])
+def test_delayed_messages_reach_their_light_queues(tmp_path: Path, driver: str) -> None:
+    clock = ManualClock(NOW)
+    config = replace(CONFIG, clock=clock)
+    wanted = one_by_one(tmp_path / "one", 5)
+    path = tmp_path / "s"
+    with MessageStore.open(path, config) as store:
+        for body, properties in messages(5):
+            message = Message("t", body, properties=properties, queue_id=0, delay_time_level=1)
+            assert store.put_message(message).stored
+        assert store.topics() == ["SCHEDULE_TOPIC_XXXX"], "nothing is in a light queue before it is delivered"
+        clock.set(NOW + 5000)
+        if driver == "store":
+            assert deliver_due(store).rows == 200
+    if driver == "spark":
+        task = DueRange(str(path), config, 1, 0, 200, NOW + 5000, str(tmp_path / "staging"))
+        parts = stage_range(task).parts
+        with MessageStore.open(path, config) as store:
+            digested = [replace(part, digest=0) for part in parts]
+            commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, digested))
+    with MessageStore.open(path, config) as store:
+        found = served(store)
+        assert {key: found.get(key) for key in wanted} == wanted
+    assert verify_store(path, config).clean
+
+
+def test_more_light_queues_than_there_may_be(tmp_path: Path) -> None:
+    config = replace(CONFIG, max_lmq_consume_queue_num=2)
+    named = [(b"x", {"INNER_MULTI_DISPATCH": f"%LMQ%{name}"}) for name in "abc"]
+    with MessageStore.open(tmp_path / "s", config) as store:
+        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum is 2") as refused:
+            store.append_batch(rows(named), topic="t")
+        assert refused.value.status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        assert store.topics() == []
+        assert store.append_batch(rows(named[:2]), topic="t").rows == 2
+        parts = [stage(_encoder(config).encode(rows(named[2:]), NOW, {}), tmp_path / "staging", "p")]
+        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum is 2"):
+            commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, parts))
+        assert store.append_batch(rows(named[:1]), topic="t").rows == 1
+        assert served(store) == {("%LMQ%a", 0): [b"x"] * 2, ("%LMQ%b", 0): [b"x"], ("t", 0): [b"x"] * 3}
+
+
+def test_no_room_for_the_offsets(tmp_path: Path) -> None:
+    names = ",".join(f"%LMQ%{number}" for number in range(1300))
+    with MessageStore.open(tmp_path / "s", replace(CONFIG, max_message_size=1 << 16)) as store:
+        with pytest.raises(MessageRejectedError, match="INNER_MULTI_QUEUE_OFFSET") as refused:
+            store.append_batch(rows([(b"fine", {}), (b"x", {"INNER_MULTI_DISPATCH": names})]), topic="t")
+        assert (refused.value.status, refused.value.row) == (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, 1)
+        with pytest.raises(MessageRejectedError, match="larger than maxMessageSize"):
+            store.append_batch(rows([(b"x" * (1 << 16), {"INNER_MULTI_DISPATCH": "%LMQ%a"})]), topic="t")
+        assert store.topics() == []
+
+
+def test_places_that_a_part_does_not_have(tmp_path: Path) -> None:
+    part = stage(_encoder(CONFIG).encode(rows(messages(1, 20)), NOW, {}), tmp_path, "p")
+    assert part.inline is not None
+    found = list(load(part, ()))
+    assert sum(len(one.light.names) for one in found if one.light is not None) > 5
+    for chunk in found:
+        assert chunk.light is not None
+        wrong = replace(chunk, light=replace(chunk.light, at=chunk.light.at + 10_000))
+        if chunk.light.names:
+            break
+    with pytest.raises(CorruptRecordError, match="places of light queues"):
+        list(load(stage([wrong], tmp_path, "p"), ()))
+
+
+def _encoder(config: StoreConfig) -> BatchEncoder:
+    return BatchEncoder(config, lambda _: 1, default_topic="t", row_hashes=True)
