@@ -121,7 +121,7 @@ def _most_anonymous(path: Path, arguments: tuple[str, ...], cores: int) -> int:
     most = 0
     while process.poll() is None:
         mine = [process.pid, *_descendants(process.pid)]
-        most = max(most, *(_anonymous(one) for one in mine if not _is_java(one)))
+        most = max([most, *(_anonymous(one) for one in mine if _is_python(one))])
         time.sleep(0.02)
     process.communicate()
     return most
@@ -138,11 +138,12 @@ def _descendants(pid: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _is_java(pid: int) -> bool:
+def _is_python(pid: int) -> bool:
+    """By its program: a child of a JVM is that JVM, whatever its name, until it has begun its own."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
-        return True
+        return False
 
 
 def _anonymous(pid: int) -> int:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
+_FIRST_WINDOW: Final = 1 << 14
 _WINDOW: Final = 1 << 20
 _PAGE: Final = 4096
 _OFFSET: Final = struct.Struct(">q")
@@ -51,7 +52,7 @@ def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool =
             if not unreadable:
                 raise
     octets = np.frombuffer(mapped.buffer, np.uint8)
-    at, step = start + 1, _WINDOW
+    at, step = start + 1, _FIRST_WINDOW  # most often it is near
     while at + BLANK_SIZE <= limit:
         stop = min(at - at % step + step, limit - BLANK_SIZE + 1)
         try:
@@ -59,17 +60,16 @@ def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool =
         except UnreadableError:
             if not unreadable:
                 raise
-            if step == _WINDOW:
-                step = _PAGE
-            else:
+            if step == _PAGE:
                 at = stop
+            step = _PAGE
             continue
         window: npt.NDArray[Any] = np.ndarray((stop - at,), ">i4", buffer=octets[at + 4 :], strides=(1,))
         hits = np.flatnonzero((window == MAGIC_V1) | (window == MAGIC_V2) | (window == BLANK_MAGIC))
         for hit in hits.tolist():
             if _sound(mapped, at + hit, limit, unreadable=unreadable):
                 return at + hit
-        at, step = stop, step if stop % _WINDOW else _WINDOW
+        at, step = stop, min(step * 4, _WINDOW)
     return None
 
 
