@@ -589,12 +589,17 @@ def staged_part(data: bytes) -> None:
     part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
     for chunk in load(part, CONFIG.delay_levels_ms):
         assert len(chunk.sizes) == len(chunk.topic_codes)
+        if chunk.light is not None:
+            chunk.light.fill_in(chunk.writable(), chunk.starts, np.zeros(len(chunk.light.names), np.int64))
 
 
 @cache
-def a_part():  # type: ignore[no-untyped-def]
-    encoder = BatchEncoder(CONFIG, lambda _: 2, default_topic="t", row_hashes=True)
+def a_part(*, light: bool = False):  # type: ignore[no-untyped-def]
+    encoder = BatchEncoder(replace(CONFIG, enable_lmq=light), lambda _: 2, default_topic="t", row_hashes=True)
     rows = pa.RecordBatch.from_pydict({"body": [b"one", b"two"], "keys": ["a", "b"], "tags": ["x", None]})
+    if light:
+        named = pa.array([[("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b")], []], pa.map_(pa.string(), pa.string()))
+        rows = rows.append_column("properties", named)
     return stage(encoder.encode(rows, 1_700_000_000_000, {}), room(), "part")
 
 
@@ -777,7 +782,7 @@ TARGETS = {
             ],
         ),
         Target("inner-batches", inner_batches, batch_seeds),
-        Target("staged-part", staged_part, lambda: [a_part().inline]),
+        Target("staged-part", staged_part, lambda: [a_part().inline, a_part(light=True).inline]),
         Target("message-id", message_id, lambda: [offset_msg_id("1.2.3.4:1", 7).encode(), b"[::1]:1", b"0" * 56]),
         Target("sql92", sql92, sql_seeds),
         Target("tags", tags, lambda: [b"*", b"a || b||"]),

@@ -52,15 +52,13 @@ class LightQueues:
     def of_lists(cls, names: pa.Array, positions: pa.Array, sizes: Ints, source: str) -> LightQueues:
         """From `as_lists`; CorruptRecordError where these are no places in records of these sizes."""
         counts = np.diff(np.asarray(names.offsets)).astype(np.int64)
-        found = cls(
-            np.repeat(np.arange(len(counts)), counts),
-            names.flatten().to_pylist(),
-            np.asarray(positions.flatten()).astype(np.int64),
-        )
-        fine = len(found.at) == len(found.rows) and None not in found.names
-        if not fine or (found.at < 0).any() or (found.at + DIGITS > sizes[found.rows]).any():
-            raise CorruptRecordError(source, 0, "the staged part names places of light queues that it does not have")
-        return found
+        each, at = names.flatten(), positions.flatten()
+        rows = np.repeat(np.arange(len(counts)), counts)
+        if not each.null_count and not at.null_count and len(each) == len(at) == len(rows):
+            found = cls(rows, each.to_pylist(), np.asarray(at).astype(np.int64))
+            if ((found.at >= 0) & (found.at <= sizes[rows] - DIGITS)).all():
+                return found
+        raise CorruptRecordError(source, 0, "the staged part names places of light queues that it does not have")
 
     def in_records(self, ends: Ints) -> LightQueues:
         """With `at` from the begin of the records, whose properties end at `ends`, from `with_room`'s."""
