@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import secrets
+import shutil
 import socket
 import subprocess
 import time
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +52,46 @@ broker.heartbeat.interval.ms=500
 """
 
 
+_SECURED: Final = """listeners=PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{user}="{password}";
+listener.name.secured.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.secured.ssl.keystore.type=PEM
+listener.name.secured.ssl.keystore.location={keystore}
+"""
+
+
+@dataclass
+class SecuredListener:
+    """A second listener: TLS with a certificate of its own, and one user; made with openssl."""
+
+    home: Path
+    user: str = "bridge"
+    password: str = field(default_factory=lambda: secrets.token_hex(16))
+    bootstrap_servers: str = ""
+
+    @property
+    def certificate(self) -> Path:
+        """What a client has to trust."""
+        return self.home / "certificate.pem"
+
+    def make(self) -> Path:
+        """Key and certificate in one file, as Kafka wants them; JarsNotFetchedError where openssl is missing."""
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            raise JarsNotFetchedError("no openssl to make a certificate")
+        self.home.mkdir(parents=True, exist_ok=True)
+        key, both = self.home / "key.pem", self.home / "keystore.pem"
+        command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(self.certificate)]
+        subprocess.run(command, check=True, capture_output=True)
+        both.write_text(key.read_text() + self.certificate.read_text())
+        return both
+
+
 def kafka_jars() -> Path:
     """The broker's class path; raises JarsNotFetchedError."""
     return fetch_jars(
@@ -80,18 +123,27 @@ def connector_jars() -> list[Path]:
 class KafkaBroker:
     """One broker with its own directory; a context manager."""
 
-    def __init__(self, home: Path, heap: str = "1g", *, quick: bool = False) -> None:
+    def __init__(
+        self, home: Path, heap: str = "1g", *, quick: bool = False, secured: SecuredListener | None = None
+    ) -> None:
         """`quick` starts in half the time, and is slow ever after."""
         java = find_java()
         if java is None:
             raise JarsNotFetchedError("no java of version 17 or newer")
         home.mkdir(parents=True, exist_ok=True)
         self._log = home / "broker.log"
-        port, controller = _free_ports(2)
+        port, controller, secured_port = _free_ports(3)
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._port = port
         properties = home / "server.properties"
-        properties.write_text(_PROPERTIES.format(port=port, controller=controller, data=home / "data"))
+        text = _PROPERTIES.format(port=port, controller=controller, data=home / "data")
+        users: list[str] = []
+        if secured is not None:
+            secured.bootstrap_servers = f"127.0.0.1:{secured_port}"
+            ports = {"port": port, "controller": controller, "secured": secured_port}
+            text += _SECURED.format(**ports, user=secured.user, password=secured.password, keystore=secured.make())
+            users = ["--add-scram", f"SCRAM-SHA-256=[name={secured.user},password={secured.password}]"]
+        properties.write_text(text)
         logging = home / "log4j2.properties"
         logging.write_text(_LOGGING)
         java_command = [
@@ -105,7 +157,7 @@ class KafkaBroker:
         ]
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = [str(java), *_QUICK, *java_command[1:], "kafka.tools.StorageTool"]
-        subprocess.run([*tool, "format", "-t", cluster, "-c", str(properties)], check=True, capture_output=True)
+        subprocess.run([*tool, "format", "-t", cluster, "-c", str(properties), *users], check=True, capture_output=True)
         self.data = home / "data"
         self._command = [*java_command, "kafka.Kafka", str(properties)]
         self.start()

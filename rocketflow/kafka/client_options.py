@@ -45,6 +45,7 @@ _OURS: Final = frozenset(
     }
 )
 _NOT_TEXT: Final = frozenset({"ssl_context", "selector", "kafka_client", "sasl_oauth_token_provider", "partitioner"})
+_FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 _SECRET: Final = re.compile(r"password|secret|token|credential|jaas|passphrase", re.IGNORECASE)
 _HIDDEN: Final = "***"
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
@@ -63,6 +64,11 @@ class ClientOptions:
     def shown(self) -> dict[str, str]:
         """All options, secrets hidden."""
         return {name: _HIDDEN if _SECRET.search(name) else value for name, value in sorted(self._values.items())}
+
+    @property
+    def secured(self) -> bool:
+        """Whether they ask for TLS or a login."""
+        return self._values.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"
 
     def secrets(self) -> list[str]:
         """Values that must not be seen."""
@@ -101,7 +107,19 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
                 values |= [_pair(line.strip(), f"--kafka-config {file} line {number}")]
     for pair in pairs:
         values |= [_pair(pair, "--kafka-option")]
+    for name in _FILES:
+        _check_file(name, values.get(name))
     return ClientOptions(values)
+
+
+def _check_file(name: str, path: str | None) -> None:
+    """kafka-python would only try to connect, again and again."""
+    try:
+        if path is not None:
+            with open(path, "rb"):
+                pass
+    except OSError as error:
+        raise UsageError(f"kafka option {name}={path}: cannot be read ({error.strerror})") from error
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:

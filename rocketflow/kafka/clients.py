@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka.batch_consumer import BATCHES_AT_ONCE, RECORDS_AT_ONCE, hand_out_batches
 from rocketflow.kafka.client_options import require_kafka
+from rocketflow.kafka.connection_failures import connection_failures
 from rocketflow.kafka.errors import (
     BridgeError,
     FencedBridgeError,
@@ -20,6 +21,7 @@ from rocketflow.kafka.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rocketflow.kafka.connection_failures import ConnectionFailures
     from rocketflow.kafka.options import BridgeOptions
 
 _MIB: Final = 1 << 20
@@ -141,16 +143,19 @@ def kafka_errors(options: BridgeOptions) -> Iterator[None]:
     """Errors of kafka-python in this block as the bridge's, with no secret in them."""
     from kafka.errors import KafkaError
 
-    try:
-        yield
-    except KafkaError as error:
-        raise as_bridge_error(options, error) from None  # its traceback may hold options
-    except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
-        raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
+    with connection_failures() as failures:
+        try:
+            yield
+        except KafkaError as error:
+            raise as_bridge_error(options, error, failures) from None  # its traceback may hold options
+        except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
+            raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
 
 
-def as_bridge_error(options: BridgeOptions, error: Exception) -> BridgeError | TopicMissingError:
-    """What one of kafka-python's errors means for a bridge."""
+def as_bridge_error(
+    options: BridgeOptions, error: Exception, failures: ConnectionFailures | None = None
+) -> BridgeError | TopicMissingError:
+    """What one of kafka-python's errors means for a bridge, and what was wrong with its connections until then."""
     from kafka import errors
 
     text = options.client.hide(f"{type(error).__name__}: {error}")
@@ -165,13 +170,33 @@ def as_bridge_error(options: BridgeOptions, error: Exception) -> BridgeError | T
         return KafkaRefusedError(f"messages are compressed with a codec that is not installed here: {text}")
     if isinstance(error, errors.CorruptRecordError):
         return KafkaRefusedError(f"a record batch in Kafka is corrupt: {text}; nothing of it was copied")
+    if failures is not None and failures.refused:
+        return _refused_at_login(options, failures.refused)
+    if failures is not None and failures.handshake:
+        why = options.client.hide(failures.handshake)
+        return KafkaRefusedError(f"Kafka at {options.bootstrap}: no TLS with it ({why}); look at the ssl options")
     if isinstance(error, (errors.KafkaTimeoutError, errors.KafkaConnectionError, errors.NodeNotReadyError)):
-        return KafkaUnreachableError(f"Kafka at {options.bootstrap} does not answer: {text}")
+        return KafkaUnreachableError(f"Kafka at {options.bootstrap} does not answer: {text}{_last(options, failures)}")
     if isinstance(error, errors.AuthorizationError) or "Sasl" in type(error).__name__:
-        return KafkaRefusedError(f"Kafka at {options.bootstrap} refused: {text}; look at the SASL options and ACLs")
+        return _refused_at_login(options, text)
     if isinstance(error, errors.UnknownTopicOrPartitionError):
         return TopicMissingError(f"a topic is not there: {text}")
     return KafkaRefusedError(f"Kafka at {options.bootstrap}: {text}")
+
+
+def _last(options: BridgeOptions, failures: ConnectionFailures | None) -> str:
+    """What the last try to connect came to."""
+    if failures is None or not failures.last:
+        return ""
+    hint = ""
+    if "disconnected" in failures.last and options.client.secured:
+        hint = "; a broker ends connections that it does not let in: look at the SASL options and ACLs"
+    return options.client.hide(f" ({failures.last}{hint})")
+
+
+def _refused_at_login(options: BridgeOptions, why: str) -> KafkaRefusedError:
+    told = options.client.hide(why)
+    return KafkaRefusedError(f"Kafka at {options.bootstrap} refused: {told}; look at the SASL options and ACLs")
 
 
 def quiet_log() -> None:

@@ -216,11 +216,13 @@ def test_options_are_checked_at_start(store: str) -> None:
         bridge("kafka-to-store", "127.0.0.1:1", store, "--topics", "a", "--kafka-option", "fetch_max_bytse=1")
 
 
-def test_options_show_themselves_without_secrets() -> None:
+def test_options_show_themselves_without_secrets(tmp_path: Path) -> None:
     from rocketflow.kafka.client_options import parse_options
 
+    authority = tmp_path / "ca.pem"
+    authority.touch()
     given = parse_options(
-        ["sasl.password=pa55", "ssl_password=w0rd", "ssl.ca.location=/ca.pem", "fetch_max_bytes=9"], ()
+        ["sasl.password=pa55", "ssl_password=w0rd", f"ssl.ca.location={authority}", "fetch_max_bytes=9"], ()
     )
     assert "pa55" not in repr(given) + str(given)
     assert "w0rd" not in str(given.shown())
@@ -229,7 +231,7 @@ def test_options_show_themselves_without_secrets() -> None:
         {"sasl_plain_password": None, "ssl_cafile": None, "ssl_password": None, "fetch_max_bytes": 1}
     )
     assert kept == {
-        "sasl_plain_password": "pa55", "ssl_password": "w0rd", "ssl_cafile": "/ca.pem", "fetch_max_bytes": 9
+        "sasl_plain_password": "pa55", "ssl_password": "w0rd", "ssl_cafile": str(authority), "fetch_max_bytes": 9
     }  # fmt: skip
     with pytest.raises(UsageError, match=r"sasl_password=\*\*\*|right type") as error:
         parse_options(["max_poll_interval_ms=pa55word"], ()).for_client({"max_poll_interval_ms": 5})
