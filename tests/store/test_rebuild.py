@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
@@ -22,6 +23,7 @@ from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index import index_build
 from rocketflow_store.message import MessageBatch
 from rocketflow_store.rebuild import log_ranges, scan_task
 from rocketflow_store.rebuild.engine import LocalEngine
@@ -476,6 +478,35 @@ def test_what_does_not_agree_with_the_log_is_not_swapped_in(tmp_path: Path, monk
 
     monkeypatch.setattr(scan_task, "leave_out_strays", wrong)
     with pytest.raises(RebuildFailedError, match="queue offset is another one"):
+        rebuild_store(path, config=SIZES)
+    assert everything(path) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda before, first: np.arange(first, first + len(before)), "a chain that leads nowhere"),
+        (
+            lambda before, first: np.where(np.arange(first, first + len(before)) > 1, 1, 0),
+            "a chain that leaves its slot",
+        ),
+        (lambda before, first: before * 0, "counts other slots than it uses"),
+    ],
+)
+def test_an_index_with_wrong_chains_is_not_swapped_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Callable[..., np.ndarray], why: str
+) -> None:
+    path = tmp_path / "s"
+    make(path, 61, 100)
+    lose(path)
+    before = everything(path)
+    right = index_build._Build._chain
+
+    def chain(self: index_build._Build, key_hashes: np.ndarray, first: int) -> np.ndarray:
+        return wrong(right(self, key_hashes, first), first)
+
+    monkeypatch.setattr(index_build._Build, "_chain", chain)
+    with pytest.raises(RebuildFailedError, match=why):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before
 

@@ -23,7 +23,7 @@ from rocketflow_store.format.index_layout import (
 from rocketflow_store.index.index_file import MAX_TIME_DIFF, IndexHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -41,11 +41,12 @@ def build_index_file(
     index_num: int,
     previous: IndexHeader | None,
     runs: Iterable[npt.NDArray[np.void]],
+    written: Callable[[int], None] = lambda entries: None,
 ) -> IndexHeader:
     """Make the file; `runs` have the fields key_hash, phy_offset and store_timestamp. Its header.
 
     `previous` is the header of the file before it, None for a first one. The caller syncs it; the disk has begun
-    with it.
+    with it. `written` is told how many entries are in the file.
     """
     fd = os_files.open_file(path, write=True, create=True)
     try:
@@ -54,6 +55,7 @@ def build_index_file(
         for run in runs:
             for start in range(0, len(run), _BLOCK):
                 build.put(run[start : start + _BLOCK])
+                written(build.header.index_count - 1)
         build.finish()
     finally:
         os_files.close_file(fd)

@@ -13,10 +13,11 @@ from rocketflow_store.errors import RebuildFailedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
 from rocketflow_store.index.index_build import build_index_file
-from rocketflow_store.index.index_file import IndexFile, IndexHeader
+from rocketflow_store.index.index_file import IndexHeader
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.rebuild.chain_check import ChainCheck
 from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.topic_names import LMQ_PREFIX
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _WINDOW: Final = 8
 """Of every file runs of so many units are held against their records, as many runs as `LogSource.samples` says."""
-_ENTRIES_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +187,12 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
         before = IndexHeader(end_timestamp=int(last["store_timestamp"]), end_phy_offset=int(last["phy_offset"]))
     own = attempt(path)
     os_files.make_directory(own.parent)
-    build_index_file(own, task.hash_slot_num, task.index_num, before, _blocks(parts, plan))
-    index = IndexFile(own, task.hash_slot_num, task.index_num, write=False)
+    check = ChainCheck(own, path, task.hash_slot_num, task.index_num)
     try:
-        if index.entries != plan.count:
-            raise RebuildFailedError(path, f"has {index.entries} of {plan.count} entries")
-        _check_chains(index, path)
+        build_index_file(own, task.hash_slot_num, task.index_num, before, _blocks(parts, plan), check.written)
     finally:
-        index.close()
+        check.stop()
+    check.finish(plan.count)
     fd = os_files.open_file(own, write=True)
     try:
         os_files.sync_file(fd, path)
@@ -208,20 +206,3 @@ def _blocks(parts: Parts, plan: IndexFilePlan) -> Iterator[npt.NDArray[np.void]]
     """The entries of a file, in their order."""
     for part, row, count, _ in plan.pieces.each():
         yield parts.rows(part, row, count)
-
-
-def _check_chains(index: IndexFile, path: Path) -> None:
-    """Every entry has to lead to an older one of its slot, or to none, and as many to none as slots are used."""
-    table, slots, used = index.entry_table(), index.slots(), 0
-    for first in range(1, index.entries + 1, _ENTRIES_AT_ONCE):
-        some = table[first : first + _ENTRIES_AT_ONCE]
-        previous = some["prev_index"].astype(np.int64)
-        linked = np.flatnonzero(previous)
-        used += len(some) - len(linked)
-        numbers = np.arange(first, first + len(some))
-        slot = some["key_hash"][linked].astype(np.int64) % index.hash_slot_num
-        older = table["key_hash"][previous[linked]].astype(np.int64) % index.hash_slot_num
-        if not ((previous >= 0) & (previous < numbers)).all() or not (older == slot).all():
-            raise RebuildFailedError(path, "has a chain that leaves its slot")
-    if used != index.header.hash_slot_count or used != int(np.count_nonzero(slots)):
-        raise RebuildFailedError(path, "counts other slots than it uses")
