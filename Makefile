@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.rocketflow-setup
+# a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
+LONG := --timeout 3600 -o faulthandler_timeout=0
 
 .PHONY: help setup run test test-full test-faults test-planted fuzz bench airflow check clean
 .DEFAULT_GOAL := help
@@ -33,10 +35,10 @@ test: $(STAMP) ## run the test suite
 	@$(BIN)/python -m pytest -n 2
 
 test-full: $(STAMP) ## run the test suite with the full counts
-	@RF_FULL=1 $(BIN)/python -m pytest -n 2 --timeout 3600
+	@RF_FULL=1 $(BIN)/python -m pytest -n 2 $(LONG)
 
 test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, power loss, full disk, damage ...)
-	@RF_FAULTS=1 $(BIN)/python -m pytest -n 2 tests/reliability
+	@RF_FAULTS=1 $(BIN)/python -m pytest -n 2 $(LONG) tests/reliability
 
 test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
 	@$(BIN)/python -m tests.planted
