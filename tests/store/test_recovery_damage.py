@@ -364,3 +364,27 @@ def test_a_log_whose_first_file_got_no_durable_name(tmp_path: Path, flush: Flush
         assert store.max_phy_offset == store.max_offset("orders", 0) == 0
         assert store.put_message(Message("orders", b"on", queue_id=0)).queue_offset == 0
     assert verify_store(tmp_path / "image").findings == []
+
+
+@pytest.mark.parametrize("emptied", [(0,), (1,), (0, 1)])
+def test_the_power_took_all_of_the_log_and_the_size_of_queue_files(tmp_path: Path, emptied: tuple[int, ...]) -> None:
+    """Of files that were never synced all have their names, some their sizes."""
+    path = tmp_path / "s"
+    config = StoreConfig(mapped_file_size_commit_log=1 << 14, mapped_file_size_consume_queue=400)
+    with MessageStore.open(path, config) as store:
+        for number in range(30):
+            assert store.put_message(Message("t", b"%d" % number, queue_id=0)).stored
+    (path / "abort").write_text("1")
+    (path / "rocketflow" / "stop").unlink()
+    for one in (path / "commitlog").iterdir():
+        one.unlink()
+    files = sorted((path / "consumequeue" / "t" / "0").iterdir())
+    assert len(files) == 2
+    for at, file in enumerate(files):
+        file.write_bytes(b"" if at in emptied else bytes(400))
+    with MessageStore.open(path, config) as store:
+        assert store.bounds("t", 0) == (0, 0)
+    assert verify_store(path).findings == []
+    with MessageStore.open(path, config) as store:
+        assert store.put_message(Message("t", b"new", queue_id=0)).queue_offset == 0
+    assert verify_store(path).findings == []

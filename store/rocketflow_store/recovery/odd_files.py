@@ -2,7 +2,8 @@
 
 A short file is filled up with zeros; what stands behind the size of a long one goes to `quarantine/`, if it is not
 zeros; an empty file, of which a power loss kept the name alone, goes. Only the newest file of the log and of a queue is
-touched, and only after an unclean stop: an older one of another length is no crash state.
+touched, and only after an unclean stop: an older one of another length is made again from the log. Where a power loss
+took all of the log there is nothing to make it from: then every empty file of a queue goes.
 """
 
 from __future__ import annotations
@@ -21,16 +22,23 @@ if TYPE_CHECKING:
 
 def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
     """Give the newest file of the log and of every queue its size; those that were changed."""
-    changed = []
+    changed: list[Path] = []
+    has_log = False
     for directories, size in _places(paths, config):
-        last = _last_file(directories)
-        while last is not None and last.stat().st_size == 0:
-            os_files.remove_file(last)
-            changed.append(last)
-            last = _last_file(directories)
+        files = _files(directories)
+        while files and files[-1].stat().st_size == 0:
+            changed.append(files.pop())
+        if directories == paths.commit_logs:
+            has_log = bool(files)
+        elif not has_log:
+            changed += [one for one in files if one.stat().st_size == 0]
+        last = files[-1] if files else None
         if last is not None and last.stat().st_size != size:
             _make_whole(paths, last, size, sparse=directories != paths.commit_logs)
             changed.append(last)
+    for one in changed:
+        if one.stat().st_size == 0:
+            os_files.remove_file(one)
     return changed
 
 
@@ -46,10 +54,11 @@ def _places(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[tuple[Path
                 yield (queue,), size
 
 
-def _last_file(directories: tuple[Path, ...]) -> Path | None:
+def _files(directories: tuple[Path, ...]) -> list[Path]:
+    """By their place."""
     there = [one for directory in directories if directory.is_dir() for one in directory.iterdir()]
     files = [one for one in there if one.name.isdigit() and len(one.name) >= 20 and one.is_file()]
-    return max(files, key=lambda one: int(one.name), default=None)
+    return sorted(files, key=lambda one: int(one.name))
 
 
 def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> None:
