@@ -9,9 +9,11 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.errors import StoreError
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.java_compat import index_hash
+from tests.reliability.disk_layer import Failing
 
 START = 1_700_000_000_000
 SLOTS, ENTRIES = 10, 50
@@ -157,3 +159,37 @@ def test_the_newest_record_is_indexed_once_however_often_the_log_is_dispatched_a
         with MessageStore.open(path, config) as store:
             assert store.recovery.healed
             assert [one.entries for one in store.index.files] == entries
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_leaves_no_guess(tmp_path: Path) -> None:
+    """What a record has to be is told by another file too: without it the recovery ends, and guesses nothing."""
+    path, clock = tmp_path / "s", ManualClock(START)
+    config = StoreConfig(clock=clock, mapped_file_size_commit_log=1 << 14, max_hash_slot_num=50, max_index_num=400)
+    with MessageStore.open(path, config) as store:
+        for number in range(40):
+            clock.set(START + 7 * number)
+            assert store.put_message(Message("t", b"%d" % number, keys=[f"k{number}"], queue_id=0)).stored
+            if number == 20:
+                store.flush()
+                end = store.max_phy_offset
+        shutil.copytree(path, tmp_path / "image")
+    (log,) = (tmp_path / "image" / "commitlog").iterdir()
+    log.write_bytes(log.read_bytes()[:end].ljust(1 << 14, b"\0"))  # the power took what was not flushed
+    failed = 0
+    for nth in range(1, 60):
+        shutil.rmtree(path)
+        shutil.copytree(tmp_path / "image", path)
+        (path / "lock").unlink(missing_ok=True)
+        failing = Failing(("pread",), nth, where=lambda call: call.path is not None and call.path.name == "confirm")
+        try:
+            with failing:
+                MessageStore.open(path, config).close()
+        except StoreError:
+            failed += 1
+        if not failing.hits:
+            break
+        MessageStore.open(path, config).close()
+        assert verify_store(path).findings == [], f"read {nth}"
+    else:
+        pytest.fail("the file was read more often than this looks at")
+    assert failed

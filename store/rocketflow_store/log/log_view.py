@@ -10,7 +10,7 @@ import numpy as np
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, judge_contents
 from rocketflow_store.columnar.scan import ScanStop
-from rocketflow_store.errors import CorruptRecordError, StoreError, UnreadableError
+from rocketflow_store.errors import CorruptRecordError, StoreAccessError, StoreError, UnreadableError
 from rocketflow_store.format.record import (
     BLANK_SIZE,
     MAGIC_V1,
@@ -75,9 +75,16 @@ class CommitLogView:
         return decode_frame(view, frame, mapped.path)
 
     def store_timestamp_at(self, phy_offset: int) -> int | None:
-        """Store time (ms) of the record at `phy_offset`, None where none can be read."""
+        """Store time (ms) of the record at `phy_offset`, None where none can be read.
+
+        StoreAccessError where another file that tells what a record has to be cannot be read: that may be over soon.
+        """
         try:
             return self.message_at(phy_offset).store_timestamp
+        except UnreadableError:
+            return None
+        except StoreAccessError:
+            raise
         except StoreError:
             return None
 
