@@ -86,7 +86,7 @@ def consumer(options: BridgeOptions, **more: Any) -> tuple[Any, bool]:
     from kafka import KafkaConsumer
 
     given = {**_CONSUMER, **options.client.for_client(KafkaConsumer.DEFAULT_CONFIG, _producer_defaults())}
-    with kafka_errors(options):
+    with _connecting(options):
         made = KafkaConsumer(
             bootstrap_servers=options.bootstrap.split(","),
             enable_auto_commit=False,
@@ -106,7 +106,7 @@ def producer(options: BridgeOptions) -> Any:
     from kafka import KafkaConsumer, KafkaProducer
 
     given = {**_PRODUCER, **options.client.for_client(KafkaProducer.DEFAULT_CONFIG, KafkaConsumer.DEFAULT_CONFIG)}
-    with kafka_errors(options):
+    with _connecting(options):
         made = KafkaProducer(
             bootstrap_servers=options.bootstrap.split(","),
             transactional_id=options.transactional_id,
@@ -126,7 +126,7 @@ def admin(options: BridgeOptions) -> Any:
 
     known = KafkaAdminClient.DEFAULT_CONFIG
     given = options.client.for_client(known, _producer_defaults(), KafkaConsumer.DEFAULT_CONFIG)
-    with kafka_errors(options):
+    with _connecting(options):
         return KafkaAdminClient(
             bootstrap_servers=options.bootstrap.split(","), **{"bootstrap_timeout_ms": 15_000, **given}
         )
@@ -139,17 +139,23 @@ def _producer_defaults() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def kafka_errors(options: BridgeOptions) -> Iterator[None]:
+def kafka_errors(options: BridgeOptions, failures: ConnectionFailures | None = None) -> Iterator[None]:
     """Errors of kafka-python in this block as the bridge's, with no secret in them."""
     from kafka.errors import KafkaError
 
-    with connection_failures() as failures:
-        try:
-            yield
-        except KafkaError as error:
-            raise as_bridge_error(options, error, failures) from None  # its traceback may hold options
-        except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
-            raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
+    try:
+        yield
+    except KafkaError as error:
+        raise as_bridge_error(options, error, failures) from None  # its traceback may hold options
+    except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
+        raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
+
+
+@contextlib.contextmanager
+def _connecting(options: BridgeOptions) -> Iterator[None]:
+    """As `kafka_errors` while a client is made: why it does not connect is told too."""
+    with connection_failures() as failures, kafka_errors(options, failures):
+        yield
 
 
 def as_bridge_error(
