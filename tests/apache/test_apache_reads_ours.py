@@ -44,6 +44,9 @@ def fill(path: Path) -> None:
         store.put_messages([Message("single", b"list %d" % n, queue_id=0, keys=["a", f"b{n}"]) for n in range(300)])
         rows = {"body": [b"row %d " % n * (n % 90) for n in range(1500)], "keys": [f"r{n}" for n in range(1500)]}
         store.append_batch(pa.RecordBatch.from_pydict(rows), topic="rows")
+        lights = [[("INNER_MULTI_DISPATCH", "%LMQ%b,%LMQ%c")] if n % 3 else [] for n in range(60)]
+        many = [pa.array([b"many %d" % n for n in range(60)]), pa.array(lights, pa.map_(pa.string(), pa.string()))]
+        store.append_batch(pa.RecordBatch.from_arrays(many, names=["body", "properties"]), topic="lights")
 
 
 def check_and_append(apache: ApacheStore, path: Path) -> None:

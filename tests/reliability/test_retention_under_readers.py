@@ -21,7 +21,7 @@ from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_table import FileQueueTable
 from tests.reliability.checker import Verdict, findings
-from tests.reliability.phases import Phase, at_method
+from tests.reliability.phases import Phase, at_call, at_method
 from tests.reliability.results import Tally
 from tests.reliability.trials import seeds
 from tests.reliability.workload import SMALL, body
@@ -275,3 +275,25 @@ def test_retention_stands_while_readers_run(tmp_path: Path, tally: Callable[...,
             deleting.result(60)
         removed = trial.removed
         counter.trial(trial.close(), f"seed {seed}", hit=removed >= nth)
+
+
+@pytest.mark.parametrize("nth", [1, 5, 6, 7])
+def test_a_queues_begin_is_looked_for_while_its_files_go(tmp_path: Path, tally: Callable[..., Tally], nth: int) -> None:
+    """The log's files went, those of the queue follow between two looks into them: the answer is what holds behind."""
+    counter = tally("S24", "begin looked for")
+    for seed in seeds(2, 15):
+        trial = Trial(tmp_path / str(seed), seed, forcibly=True)
+        before = trial.store.bounds("t", 0)
+        with ThreadPoolExecutor() as threads, Phase(at_call("unlink", "consumequeue")) as phase:
+            deleting = threads.submit(trial.retention)
+            phase.wait()
+            with at_method(ConsumeQueue, "units", nth=nth) as gate:
+                looking = threads.submit(trial.store.bounds, "t", 0)
+                gate.wait()
+                phase.go()
+                deleting.result(60)
+                gate.go()
+                told = looking.result(60)
+        now = trial.store.bounds("t", 0)
+        trial.expect(told == now, f"begins at {told[0]}, told while files went; then at {now[0]}")
+        counter.trial(trial.close(), f"seed {seed}", hit=now[0] > before[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pytest
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
-from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, MessageBatch
+from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
+from tests.reliability.phases import at_method
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 << 10,
@@ -268,6 +271,24 @@ def test_retention_takes_batch_units_of_removed_records(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", replace(SMALL, mapper_file_size_batch_consume_queue=46 * 99)) as store:
         assert store.bounds("t", 0) == (low, high)
         assert store.put_message(batch(1)).queue_offset == high
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4, 5])
+def test_the_begin_is_looked_for_while_files_go(tmp_path: Path, nth: int) -> None:
+    """A look into the queue finds a file gone that was there at the look before."""
+    queue = BatchConsumeQueue(tmp_path, "t", 0, SMALL.mapper_file_size_batch_consume_queue, write=True)
+    units = np.zeros(58, BATCH_UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"] = 1000 * np.arange(58), 900
+    units["msg_base_offset"], units["batch_size"] = 10 * np.arange(58), 10
+    queue.put_bytes(0, units.view(np.uint8).data)
+    assert queue.bounds(0) == (0, 580)
+    with ThreadPoolExecutor() as threads, at_method(BatchConsumeQueue, "units", nth=nth) as gate:
+        looking = threads.submit(queue.bounds, 41_000)
+        gate.wait()
+        assert len(queue.remove_below(41_000, 0, 0)) == 4
+        gate.go()
+        assert looking.result(60) == (410, 580) == queue.bounds(41_000)
+    queue.close()
 
 
 # -- light queues

@@ -14,6 +14,7 @@ import numpy as np
 from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
+from rocketflow_store.queues.stand_in import stand_in
 from rocketflow_store.queues.unit_files import UnitFiles
 from rocketflow_store.topic_names import is_directory_name
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
+
+    from rocketflow_store.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
 
@@ -86,8 +89,12 @@ class BatchConsumeQueue(UnitFiles):
             return 0, 0
         last = self.units(end - 1, end)[0]
         high = int(last["msg_base_offset"]) + int(last["batch_size"])
-        low = self._first_from("phy_offset", min_phy_offset, end)
-        return (int(self.units(low, low + 1)["msg_base_offset"][0]) if low < end else high), high
+        while True:
+            first = self.first_unit
+            low = self._first_from("phy_offset", min_phy_offset, end)
+            units = self.units(low, min(low + 1, end))
+            if len(units) or self.first_unit == first:  # else its file went meanwhile
+                return (int(units["msg_base_offset"][0]) if len(units) else high), high
 
     def _end_below(self, confirm_offset: int | None) -> int:
         end = self.end_unit
@@ -102,7 +109,8 @@ class BatchConsumeQueue(UnitFiles):
         start = self.first_unit
         while start < end:
             middle = (start + end) // 2
-            if int(self.units(middle, middle + 1)[field][0]) >= value:
+            units = self.units(middle, middle + 1)
+            if int(units[field][0]) >= value if len(units) else middle >= self.first_unit:  # none: its file went
                 end = middle
             else:
                 start = middle + 1
@@ -172,20 +180,25 @@ class BatchConsumeQueue(UnitFiles):
         if end > self.first_unit and int(self.units(end - 1, end)["phy_offset"][0]) >= log_end:
             self.cut(log_end)
 
-    def fill_lost(self, end_offset: int, log_end: int) -> bool:
+    def fill_lost(self, end_offset: int, log: LogExtent) -> bool:
         """Have the queue go on at `end_offset`, as it did before; whether its last messages are lost.
 
-        Their offsets get units that point at the log's last byte: never behind the log, where the next record will be.
+        Their offsets get units that point at what stands in for them.
         """
         high = self.bounds(0)[1]
-        if high >= end_offset or log_end <= 0:
+        if high >= end_offset or log.end <= 0:
             return False
+        end = self.end_unit
+        last = self.units(max(end - 1, self.first_unit), end)[-1:]
+        before = (int(last["phy_offset"][0]), int(last["msg_size"][0])) if len(last) else (-1, 0)
         bases = np.arange(high, end_offset, _MOST_OF_A_UNIT)
         units = np.zeros(len(bases), BATCH_UNIT_DTYPE)
-        units["phy_offset"], units["msg_size"], units["tags_code"] = log_end - 1, 1, LOST_TAGS_CODE
+        units["phy_offset"], units["msg_size"] = stand_in(self.topic, before, log)
+        units["tags_code"] = LOST_TAGS_CODE
+        if len(last):
+            units["store_timestamp"] = last["store_timestamp"]
         units["msg_base_offset"], units["compacted_offset"] = bases, -1
         units["batch_size"] = np.minimum(end_offset - bases, _MOST_OF_A_UNIT)
-        end = self.end_unit
         self.put_bytes(end, memoryview(units.view(np.uint8).data))
         self._end = end + len(units)
         return True

@@ -8,6 +8,7 @@ import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.queues.stand_in import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
 
@@ -102,17 +104,17 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]])
     return filled
 
 
-def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log_end: int) -> None:
+def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> None:
     """Give the slots [start, end) behind a queue's last message units that say that their messages are lost.
 
-    They point at the damage behind the last message, or at the log's last byte (below `log_end`) where the bytes are
-    gone: never behind the log, where the next record will be.
+    They point at the damage behind the last message, or where the bytes are gone at what stands in for them.
     """
-    before = queue.units(max(start - 1, queue.first_unit), start)
-    real = before[~pre_blank(before)] if len(before) else before
-    unit = _unit(int(real["phy_offset"][-1]) if len(real) else -1, -1, damage)
-    if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log_end:
-        unit["phy_offset"], unit["msg_size"] = log_end - 1, 1
+    units = queue.units(max(start - 1, queue.first_unit), start)
+    real = units[~pre_blank(units)] if len(units) else units
+    before = (int(real["phy_offset"][-1]), int(real["msg_size"][-1])) if len(real) else (-1, 0)
+    unit = _unit(before[0], -1, damage)
+    if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log.end:
+        unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, before, log)
     unit["tags_code"] = LOST_TAGS_CODE
     for first in range(start, end, _BLOCK):
         queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))

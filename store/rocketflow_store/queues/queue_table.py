@@ -173,15 +173,18 @@ class FileQueueTable:
         if for_floor == floor and queue.first_unit <= low <= end and (low < for_end or end == for_end):
             return low
         queue.refresh()
-        first = queue.first_unit
-        start, stop = first, end
-        while start < stop:
-            middle = (start + stop) // 2
-            unit = queue.units(middle, middle + 1)
-            if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
-                stop = middle
-            else:
-                start = middle + 1
+        while True:
+            first = queue.first_unit
+            start, stop = first, end
+            while start < stop:
+                middle = (start + stop) // 2
+                unit = queue.units(middle, middle + 1)
+                if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
+                    stop = middle
+                else:
+                    start = middle + 1
+            if queue.first_unit == first:  # else files went meanwhile, and what was not there was in front
+                break
         low = min(start, end)
         known.low = low, floor, end
         return low

@@ -23,7 +23,7 @@ from rocketflow_store.errors import (
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE, units_of
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
-from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.queues.consume_queue import lost, pre_blank
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.tags import TagFilter
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
+_LOST: Final = "the message is lost: the log's end, where it was, is gone"
 _GAP: Final = "messages of the range are in no record that the queue knows"
 _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
 """Columns that the record's place tells, whatever its other bytes are."""
@@ -219,8 +220,8 @@ class StoreQueries:
                 self._tell_skipped(mapped, identity, int(queue_offsets[bad[0]]), dict.fromkeys(bad.tolist(), error.why))
                 if len(good) == 0:
                     continue
-                queue_offsets, places = queue_offsets[good], places[good]
-                records = self._log.columns(mapped, found[good])
+                found, queue_offsets, places = found[good], queue_offsets[good], places[good]
+                records = self._log.columns(mapped, found)
             except StoreAccessError:
                 if on_missing == "skip" and mapped.end_offset <= self._log.min_phy_offset:
                     continue
@@ -229,6 +230,7 @@ class StoreQueries:
             records.check_place(places, queue_offsets, identity)
             faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
             if faults:
+                faults |= dict.fromkeys(np.flatnonzero(lost(found)).tolist(), _LOST)
                 row = min(faults)
                 if on_missing != "skip":
                     raise CorruptRecordError(

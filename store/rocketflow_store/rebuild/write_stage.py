@@ -10,6 +10,7 @@ from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_holes import fill_holes, lost_slots
+from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_bytes
 from rocketflow_store.rebuild.store_state import StoreState, may_have_queues
@@ -156,7 +157,8 @@ def fill_lost(
     findings: LogFindings,
 ) -> None:
     """Slots of lost messages get units that name the lost bytes, up to where the queue ended before."""
-    choice, record, log_end, config = state.choice, state.record, findings.log_end, places.config
+    choice, record, config = state.choice, state.record, places.config
+    log = LogExtent(state.begin, findings.log_end, config.mapped_file_size_commit_log)
     if not choice.units:
         return
     ends = {(one.topic, one.queue_id): one.end for one in plans.queues}
@@ -167,7 +169,7 @@ def fill_lost(
         """Whether a queue of which the log has nothing was there, and is asked for."""
         there = (room / key[0] / str(key[1])).is_dir()
         taken = choice.takes(*key) and may_have_queues(state, places.store, key[0])
-        return taken and not there and log_end > 0
+        return taken and not there and log.end > 0
 
     for key in sorted({*holed, *(key for key, end in recorded.items() if end > ends.get(key, 0))}):
         if key not in ends and not is_lost(places.out.consume_queue, key):
@@ -177,8 +179,8 @@ def fill_lost(
             end = ends.get(key, 0)
             if key in holed:
                 fill_holes(queue, end, findings.damage)
-            if end < recorded.get(key, 0) and log_end > 0:
-                lost_slots(queue, end, recorded[key], findings.damage, log_end)
+            if end < recorded.get(key, 0) and log.end > 0:
+                lost_slots(queue, end, recorded[key], findings.damage, log)
             queue.sync()
         finally:
             queue.close()
@@ -187,6 +189,6 @@ def fill_lost(
     for key, told in {} if record is None else record.batch_queues.items():
         if key in batches or is_lost(places.out.batch_consume_queue, key):
             batch_queue = BatchConsumeQueue(side.batch_queues / key[0] / str(key[1]), *key, size, write=True)
-            batch_queue.fill_lost(told.end, log_end)
+            batch_queue.fill_lost(told.end, log)
             batch_queue.sync()
             batch_queue.close()

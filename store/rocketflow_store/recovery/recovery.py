@@ -36,6 +36,7 @@ from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
+from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
 
@@ -438,6 +439,7 @@ class Recovery:
         `end` is the log's; the queues that have fewer messages than they had.
         """
         self._note_lost(lost, end)
+        log = LogExtent(self._log.min_phy_offset, end, self._log.file_size)
         ends = dict(self._synced_ends)
         if lost.record is not None:
             for key, state in lost.record.queues.items():
@@ -447,12 +449,12 @@ class Recovery:
             if self._queues.find(*key) is not None or key in self._lost_queues:
                 there = self._queues.end(*key)
                 if there < wanted and end > 0:
-                    lost_slots(self._queues.add(*key), there, wanted, self._skipped, end)
+                    lost_slots(self._queues.add(*key), there, wanted, self._skipped, log)
                     self._queues.forget_queue(*key)
                     shrunk.append(key)
         for key, state in lost.record.batch_queues.items() if lost.record is not None else ():
             batch_queue = self._batch_queues.find(*key)
-            if batch_queue is not None and batch_queue.fill_lost(state.end, end):
+            if batch_queue is not None and batch_queue.fill_lost(state.end, log):
                 shrunk.append(key)
         return shrunk
 

@@ -1,0 +1,64 @@
+"""Messages that were lost with the end of the log keep their queue offsets; what a real broker makes of their units."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow_store import Message, MessageStore
+from rocketflow_store.fsck.verify import verify_store
+from tests.apache.judge import read_ours
+from tests.apache.real_broker import RealBroker
+from tests.apache.test_apache_reads_ours import SIZES as SMALL
+
+pytestmark = pytest.mark.apache
+
+SIZES = replace(SMALL, mapped_file_size_commit_log=1 << 20)
+KEPT, LOST = 37, 3
+
+
+def lose_the_end(path: Path) -> None:
+    """A store that lost the last messages of "shop", all of "new", and one of two that are due later."""
+    delay = {"DELAY": "1"}
+    with MessageStore.open(path, SIZES) as store:
+        store.append_batch(pa.RecordBatch.from_pydict({"body": [b"x" * 1000] * 700}), topic="filler")
+        for number in range(KEPT):
+            assert store.put_message(Message("shop", b"shop %d" % number, queue_id=0)).stored
+        assert store.put_message(Message("later", b"due", queue_id=0, properties=delay)).stored
+        end = store.max_phy_offset
+        for number in range(LOST):
+            assert store.put_message(Message("shop", b"lost %d" % number, queue_id=0)).stored
+        for number in range(2):
+            assert store.put_message(Message("new", b"lost new %d" % number, queue_id=0)).stored
+        assert store.put_message(Message("later", b"lost due", queue_id=0, properties=delay)).stored
+    (log,) = (path / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.seek(end)
+        file.write(bytes(SIZES.mapped_file_size_commit_log - end))
+    (path / "abort").write_text("1")
+    with MessageStore.open(path, SIZES) as store:
+        assert store.recovery.truncated_to == end
+        assert (store.max_offset("shop", 0), store.max_offset("new", 0)) == (KEPT + LOST, 2)
+    assert verify_store(path).findings == []
+
+
+@pytest.mark.slow
+def test_a_broker_serves_what_is_in_front_of_them_and_behind(tmp_path: Path) -> None:
+    """It gets past them without losing a message or making one up: that in front of them comes again in their place."""
+    path = tmp_path / "s"
+    lose_the_end(path)
+    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
+        sends = [f"SEND\t{topic}\t0\t{base64.b64encode(b'behind').decode()}\tt\tk" for topic in ("shop", "new")]
+        answers = broker.ask("shop", ["PULL\tshop\t0", *sends, "PULL\tshop\t0", "PULL\tnew\t0", "PULL\tlater\t0"])
+    assert [one[1:3] for one in answers if one[0] == "SENT"] == [["SEND_OK", str(KEPT + LOST)], ["SEND_OK", "2"]]
+    got = [(one[1], int(one[3]), base64.b64decode(one[8])) for one in answers if one[0] == "MESSAGE"]
+    shop = [("shop", number, b"shop %d" % number) for number in range(KEPT)] + [("shop", KEPT - 1, b"shop 36")] * LOST
+    behind = [("shop", KEPT + LOST, b"behind"), ("new", 2, b"behind")]
+    assert got == [*shop, *shop, *behind, ("later", 0, b"due")]
+    after = {place: one.body for place, one in read_ours(path).items() if place[0] in ("shop", "new", "later")}
+    assert after == {(topic, 0, number): body for topic, number, body in got}
+    assert verify_store(path).findings == []
