@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.runtime import find_java
 from tests.maven import JarsNotFetchedError, fetch_jars
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from typing import Self
@@ -132,7 +133,8 @@ class KafkaBroker:
             raise JarsNotFetchedError("no java of version 17 or newer")
         home.mkdir(parents=True, exist_ok=True)
         self._log = home / "broker.log"
-        port, controller, secured_port = _free_ports(3)
+        port = free_port((1, 2))
+        controller, secured_port = port + 1, port + 2
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._port = port
         properties = home / "server.properties"
@@ -200,13 +202,3 @@ class KafkaBroker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as open_sockets:
-        found = []
-        for _ in range(count):
-            listening = open_sockets.enter_context(socket.socket())
-            listening.bind(("127.0.0.1", 0))
-            found.append(listening.getsockname()[1])
-        return found

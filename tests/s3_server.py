@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from urllib.request import Request, urlopen
 
 from rocketflow.runtime import find_java
 from tests.maven import JarsNotFetchedError, fetch_jars
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +47,7 @@ def s3_server(home: Path) -> Iterator[S3Server]:
         raise JarsNotFetchedError("no java of version 17 or newer")
     wanted = [f"org.gaul:s3proxy:{_VERSION}", "ch.qos.logback:logback-classic:1.5.18"]
     lib = fetch_jars(f"s3proxy/{_VERSION}", wanted)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (home / "data" / BUCKET).mkdir(parents=True)
     settings = home / "s3.conf"
     settings.write_text(

@@ -26,6 +26,7 @@ from tests.airflow.environment import (
     unpacked_wheel,
 )
 from tests.bench.data import rows
+from tests.ports import free_port
 
 _PORT: Final = 8080
 _USER: Final = "admin"
@@ -58,7 +59,7 @@ def _serve() -> int:
     shutil.rmtree(home / "wheel", ignore_errors=True)
     store = Path(os.environ.get("STORE") or _demo_store(home / "demo-store")).absolute()
     extra = {"path": str(store), "command": rocketflow_command(), "audit_dir": str(home / "audit")}
-    port = _free_port(int(os.environ.get("PORT", _PORT)))
+    port = _port_near(int(os.environ.get("PORT", _PORT)))
     variables = airflow_variables(environment, home, unpacked_wheel(home / "wheel"), {"rocketflow_default": extra})
     variables |= {
         "AIRFLOW__API__HOST": "127.0.0.1",
@@ -66,8 +67,8 @@ def _serve() -> int:
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port(0)),
-        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port(0)),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{_USER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
@@ -122,14 +123,14 @@ def _demo_store(path: Path) -> Path:
     return path
 
 
-def _free_port(wanted: int) -> int:
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return int(probe.getsockname()[1])
-    raise OSError("no port of 127.0.0.1 is free")
+def _port_near(wanted: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            return free_port()
+    return wanted
 
 
 def _healthy(port: int, process: subprocess.Popen[bytes]) -> bool:

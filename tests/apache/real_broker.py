@@ -13,26 +13,11 @@ import pytest
 from rocketflow_store import StoreConfig
 from tests.apache.judge import FLAGS, compiled
 from tests.maven import JarsNotFetchedError, fetch_jars, java_and_javac
+from tests.ports import free_port
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
 CLIENT_SECONDS = 120.0
-
-
-def free_ports(near: tuple[int, ...]) -> int:
-    """A port that is free together with its neighbours at the given distances."""
-    for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                for distance in near:
-                    with socket.socket() as other:
-                        other.bind(("127.0.0.1", port + distance))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free ports on 127.0.0.1")
 
 
 class RealBroker:
@@ -54,8 +39,8 @@ class RealBroker:
 
     def __enter__(self) -> RealBroker:
         self._work.mkdir(parents=True, exist_ok=True)
-        self.names_port = names = free_ports(())
-        self.port = free_ports((-2, 1))
+        self.names_port = names = free_port()
+        self.port = free_port((-2, 1))
         try:
             self._start("namesrv.NamesrvStartup", "namesrv.conf", f"listenPort={names}\nbindAddress=127.0.0.1\n", names)
             self._start("broker.BrokerStartup", "broker.conf", self._broker_conf(names), self.port)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,17 +14,11 @@ from typing import Final
 import pyspark
 
 from rocketflow.spark.session import prepare_environment
+from tests.ports import free_port
 
 _SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _WORKERS: Final = ("127.0.0.2", "127.0.0.3")
 _START_SECONDS: Final = 60
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _started(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
@@ -56,7 +49,7 @@ def standalone_cluster(directory: Path) -> Iterator[str]:
         running.append(process)
         return process, log
 
-    port = _free_port("127.0.0.1")
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = "org.apache.spark.deploy.worker.Worker"

@@ -1,0 +1,32 @@
+"""Ports for the servers that tests start."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port(near: tuple[int, ...] = ()) -> int:
+    """A port of 127.0.0.1 that is free together with its neighbours at the given distances.
+
+    It lies below those that the system gives to clients: one of those may go to any connection of another test before
+    the server has it.
+    """
+    below = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32768
+    ours = random.SystemRandom()
+    for _ in range(100):
+        port = ours.randrange(below // 2, below - 8) if below > 4096 else 0
+        try:
+            with socket.socket() as first:
+                first.bind(("127.0.0.1", port))
+                port = int(first.getsockname()[1])
+                for distance in near:
+                    with socket.socket() as other:
+                        other.bind(("127.0.0.1", port + distance))
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no free ports on 127.0.0.1")
