@@ -263,6 +263,9 @@ class StoreConfig:
     timer_roll_window_slot: int = 172_800
     """A timer message that is due later than so many ticks is put again on the way: retention may not take it."""
     timer_flush_interval_ms: int = 1_000
+    timer_congest_num_each_slot: int = (1 << 31) - 1
+    """So many messages that wait in one tick are enough: of more some are refused, all from twice as many on, while a
+    TimerMessageService counts them. It goes for messages put, not for those of a sink's or another batch's rows."""
     mapped_file_size_timer_log: int = 100 << 20
     max_transfer_bytes_on_message_in_memory: int = 262_144
     max_transfer_count_on_message_in_memory: int = 32
@@ -318,6 +321,7 @@ class StoreConfig:
             ("timer_max_delay_sec", 0, 1 << 40),
             ("timer_roll_window_slot", 6, 604_800),
             ("timer_flush_interval_ms", 1, 3_600_000),
+            ("timer_congest_num_each_slot", 1, (1 << 31) - 1),
             ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
             ("clean_resource_interval", 1, 86_400_000),
             ("file_reserved_time", 0, 1 << 20),

@@ -35,6 +35,7 @@ from rocketflow_store.message import (
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     STORE_HOST_V6_FLAG,
+    TIMER_TOPIC,
     TRANSACTION_MASK,
     TRANSIENT_PROPERTY_PREFIX,
     Message,
@@ -46,6 +47,7 @@ from rocketflow_store.topic_names import is_send_refused, validate_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
+    from rocketflow_store.put_later import TimerCongestion
 
 
 def check_topic(topic: str, row: int | None = None) -> None:
@@ -82,6 +84,8 @@ class MessageEncoder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._store_host = encode_host(config.store_host)
+        self.timer_congestion: TimerCongestion | None = None
+        """Where somebody counts timer messages."""
 
     def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
         """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
@@ -99,6 +103,8 @@ class MessageEncoder:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"flag {message.flag} is not an int32")
         properties = self.own_properties(message)
         topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, self._config)
+        if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:
+            self.timer_congestion.check(properties)
         if PROPERTY_UNIQ_KEY not in properties:
             properties[PROPERTY_UNIQ_KEY] = UNIQ_KEYS.next()
         try:

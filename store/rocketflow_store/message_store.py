@@ -270,6 +270,13 @@ class MessageStore:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is no name")
         return self._put.put((fields,))[0]
 
+    def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
+        """Have timer messages refused (WHEEL_TIMER_FLOW_CONTROL) whose tick has more than `timerCongestNumEachSlot`.
+
+        `waiting_at` tells how many wait in the tick of a time (ms): a TimerMessageService does. None: nobody counts.
+        """
+        self._put.count_timers_by(waiting_at)
+
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
         """Append every row of an Arrow batch with the sink's columns, or none.
 

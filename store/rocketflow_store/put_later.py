@@ -28,6 +28,8 @@ from rocketflow_store.message import (
 from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocketflow_store.config import StoreConfig
 
 TIMER_REQUESTS: Final = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
@@ -91,6 +93,28 @@ def place_for_later(
     properties |= {PROPERTY_REAL_TOPIC: topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
     properties[PROPERTY_TIMER_OUT_MS] = str(timer_out_ms(due, config.timer_precision_ms))
     return TIMER_TOPIC, 0
+
+
+class TimerCongestion:
+    """Refuses timer messages whose tick has more than `most`: the more it has the more of them, from twice `most` all.
+
+    `waiting_at` tells how many wait in the tick of a time (ms).
+    """
+
+    def __init__(self, waiting_at: Callable[[int], int], most: int) -> None:
+        self._waiting_at, self._most = waiting_at, most
+        self._share = 0.0
+
+    def check(self, properties: dict[str, str]) -> None:
+        """Raise MessageRejectedError for a message with these properties, of which one is TIMER_OUT_MS, or not."""
+        waiting, most = self._waiting_at(int(properties[PROPERTY_TIMER_OUT_MS])), self._most
+        if waiting <= most:
+            return
+        self._share += min((waiting - most) / most, 1.0)
+        if self._share >= 1.0:
+            self._share -= 1.0
+            why = f"{waiting} messages wait for that time, timerCongestNumEachSlot is {most}; send it again later"
+            raise MessageRejectedError(PutMessageStatus.WHEEL_TIMER_FLOW_CONTROL, why)
 
 
 def _deliver_time(properties: dict[str, str], now_ms: int, *, accepted: bool, enabled: bool) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.timer.deliver_due import TimerRun, deliver_due_timers
@@ -83,7 +84,16 @@ def lose_everything(path: Path) -> None:
     shutil.rmtree(path / "timerlog")
 
 
-def test_a_broker_goes_on_where_we_were(tmp_path: Path) -> None:
+def cut_the_wheel_and_repair(path: Path) -> None:
+    """No broker starts with a wheel of another length."""
+    with (path / "timerwheel").open("r+b") as file:
+        file.truncate(1_000_000)
+    assert [one.kind for one in verify_store(path, CONFIG).findings] == ["timer"]
+    assert repair_store(path, CONFIG).left.findings == []
+
+
+@pytest.mark.parametrize("between", [leave_alone, cut_the_wheel_and_repair])
+def test_a_broker_goes_on_where_we_were(tmp_path: Path, between: Callable[[Path], None]) -> None:
     """We deliver some, the broker the rest, and neither anything twice."""
     path = tmp_path / "s"
     start = now_ms()
@@ -94,6 +104,7 @@ def test_a_broker_goes_on_where_we_were(tmp_path: Path) -> None:
     while now_ms() < start + 3_000:
         time.sleep(0.05)
     assert deliver(path).delivered == len(ours)
+    between(path)
     with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
         wait_for(path, set(theirs) - {"theirs3"})
     run = deliver(path)
@@ -102,6 +113,28 @@ def test_a_broker_goes_on_where_we_were(tmp_path: Path) -> None:
     due = {**ours, **theirs}
     assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"theirs3"})
     assert not [name for name, times in found.items() if times[0] < due[name]]
+
+
+@pytest.mark.skipif(not FULL, reason="with RF_FULL=1: two starts of a broker")
+def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    start = now_ms()
+    early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
+    late = {f"late{number}": start + 60_000 + number % 3 * 1000 for number in range(20)}
+    put(path, {**early, **late}, recalled=("early3", "late2"))
+    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+        wait_for(path, set(early) - {"early3"})
+    before = delivered(path)
+    cut_the_wheel_and_repair(path)
+    assert delivered(path) == before
+    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+        wait_for(path, set(late) - {"late2"})
+    assert deliver(path).delivered == 0
+    found = delivered(path)
+    assert Counter({name: len(times) for name, times in found.items()}) == Counter(
+        {*early, *late} - {"early3", "late2"}
+    )
+    assert not [name for name, times in found.items() if times[0] < {**early, **late}[name]]
 
 
 @pytest.mark.skipif(not FULL, reason="with RF_FULL=1: four starts of a broker")

@@ -46,6 +46,7 @@ from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import StopRecord
+from rocketflow_store.timer.turns import remake_timer_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +90,7 @@ class RepairPlan:
     index: bool = False
     checkpoint: bool = False
     offsets: tuple[Finding, ...] = ()
+    timer: tuple[Finding, ...] = ()
     recover: bool = False
 
     @property
@@ -101,6 +103,7 @@ class RepairPlan:
             ("restore", self.config),
             ("rewrite", self.meta),
             ("clamp", self.offsets),
+            ("rebuild-timer", self.timer),
         )
         steps = [RepairStep(action, one.file, one.detail) for action, found in listed for one in found]
         steps += [
@@ -172,6 +175,7 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
         index=found.index_damaged,
         checkpoint=bool(of("checkpoint")),
         offsets=() if found.queues or found.batch_queues else of("offset"),
+        timer=() if found.queues else of("timer"),
     )
 
 
@@ -205,6 +209,8 @@ def repair_store(
         result.steps += plan.steps
         if (plan.recover or plan.light_queues or plan.batch_queues) and not _recovered(path, config, result):
             break
+        if plan.timer:
+            _timer(path, config, plan.timer)
     assert result is not None
     return result
 
@@ -219,6 +225,27 @@ def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> 
     except StoreVersionError:
         return False
     return True
+
+
+def _timer(path: Path, config: StoreConfig | None, found: tuple[Finding, ...]) -> None:
+    """Make the timer's files anew; where nobody can tell how far delivery was, what is damaged is set aside."""
+    from rocketflow_store.message_store import MessageStore
+
+    paths = StorePaths.of(path, config)
+    quarantine, made = Quarantine(paths), False
+    for file in sorted({one.file for one in found if Path(one.file).is_file()}):
+        quarantine.keep_file(Path(file))
+    for one in found:
+        if Path(one.file).exists() and Path(one.file).is_dir() != (one.file == str(paths.timer_log)):  # in the way
+            quarantine.note(SET_ASIDE, one.file, 0, 0, one.detail, quarantine.set_aside(Path(one.file)))
+    with suppress(StoreVersionError), MessageStore.open(path, config) as store:  # refused where the log has a gap
+        made = remake_timer_files(store)
+    for one in found:
+        if made:
+            quarantine.note(HEALED, one.file, one.offset, one.length, f"{one.detail}; made again from the log")
+        elif Path(one.file).exists():
+            why = f"{one.detail}; the next delivery of timer messages makes it again: have it run before a broker does"
+            quarantine.note(SET_ASIDE, one.file, one.offset, one.length, why, quarantine.set_aside(Path(one.file)))
 
 
 def _inside(file: str, paths: StorePaths) -> bool:

@@ -4,8 +4,9 @@ live writer. Memory does not grow with the store: the log is read in stretches, 
 Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a gap in the log: lost), `torn-tail`
 (bytes behind the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
 queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
-`missing-entry` (a record that the index does not name), `checkpoint`, `config`, `meta`, `offset` (a position behind its
-queue's end), `file-size`, `foreign-file`. Everything but what is lost can be made again: `repair`.
+`missing-entry` (a record that the index does not name), `checkpoint`, `config`, `meta`, `offset` (a position behind
+its queue's end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. Everything but what is lost
+can be made again: `repair`.
 """
 
 from __future__ import annotations
@@ -33,17 +34,20 @@ from rocketflow_store.fsck.verify_side import (
     check_meta,
     offsets_beyond,
 )
+from rocketflow_store.fsck.verify_timer import check_timer
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
 from rocketflow_store.recovery.derived_state import believed_record, record_crc_range
 from rocketflow_store.recovery.stop_record import is_another
 from rocketflow_store.store_reader import StoreReader
+from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 
 if TYPE_CHECKING:
     import os
@@ -185,6 +189,8 @@ class _Verification:
             result.queue_ends[key] = max(self._bounds.get(key, (0, 0))[1], one.next_offset)
         if self._quiet:
             offsets_beyond(reader.paths, result.queue_ends, topics, found)
+            timer_end = result.queue_ends.get((TIMER_TOPIC, TIMER_QUEUE_ID), 0)
+            check_timer(reader.paths, timer_end, self._end, found)
         first = ("record", "missing-file")
         result.findings = sorted(found.listed, key=lambda one: one.kind not in first)
         result.unlisted = found.unlisted

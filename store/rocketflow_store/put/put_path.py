@@ -44,6 +44,7 @@ from rocketflow_store.message import (
 )
 from rocketflow_store.message_encoder import MessageEncoder
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
+from rocketflow_store.put_later import TimerCongestion
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
@@ -100,6 +101,11 @@ class PutPath:
         """Which queue of a topic is next in turn."""
         self.store_timestamp = parts.store_timestamp
         """That of the newest record (ms)."""
+
+    def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
+        """Refuse timer messages of a tick (ms) that has too many by this count; None ends that."""
+        most = self._config.timer_congest_num_each_slot
+        self._encoder.timer_congestion = None if waiting_at is None else TimerCongestion(waiting_at, most)
 
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
         """Store requests in order with one flush for all; each has its own outcome."""

@@ -25,6 +25,7 @@ from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
 from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
 from rocketflow_store.timer.placement import TimerProgress, is_done, is_passed, placed, tick_of
+from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.timer.timer_chunks import delivered_chunk, rolled_chunk
 from rocketflow_store.timer.timer_commits import TIMER_SINK_ID, TimerCounts, commit_mark, precisions, progress_of
 from rocketflow_store.timer.timer_files import TimerFiles
@@ -323,6 +324,25 @@ class TimerDelivery:
 
     # -- the end
 
+    def remake(self) -> bool:
+        """Make the files anew and deliver nothing, for whoever is next; whether it is known how far delivery is.
+
+        Our last commit tells it, or where we never delivered `timercheck`. What only looks due is left to be taken in.
+        """
+        read_ms, known = self._progress.read_ms, self._progress.queue_offset
+        if self._after is None:
+            try:
+                check = read_timer_checkpoint(self._store.paths.timer_check)
+            except StoreError:
+                return False
+            read_ms, known = check.last_read_time_ms, check.last_timer_queue_offset
+        low, high = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
+        if read_ms <= 0 or not low < known <= high:
+            return False
+        self._begin_anew(read_ms // self._precision_ms * self._precision_ms, low, known)
+        self._files.queue_offset = known
+        return self._flush() is not None
+
     def flush(self) -> None:
         """Write the timer's files, so that whoever is next, a broker of RocketMQ too, goes on where we are."""
         if not self._failed and not self._anew:
@@ -360,6 +380,10 @@ class TimerDelivery:
         self._own_copies.clear()
         self._take_in(read_ms, low, high)
         self._files.queue_offset, self._anew = high, True
+
+    def waiting_at(self, timestamp_ms: int) -> int:
+        """How many messages the wheel has in the tick of a time; any thread may ask."""
+        return self._files.wheel.count_at(timestamp_ms)
 
     def pending(self) -> tuple[int, int | None]:
         """(how many messages wait, the first tick (ms) at which something is to be done)."""

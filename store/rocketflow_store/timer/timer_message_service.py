@@ -33,6 +33,7 @@ class TimerMessageService:
             if self._turns.delivery is not None:
                 raise StoreConfigError("store", store.path, "has a TimerMessageService already; stop that one first")
             self._delivery = self._turns.delivery = TimerDelivery(store, run_id)
+            store.count_timers_by(self._delivery.waiting_at)
         self._flushed_ms = store.config.clock.now_ms()
         self._unflushed = False
         interval_s = store.config.timer_precision_ms / 1000 / _STEPS_A_TICK
@@ -50,6 +51,10 @@ class TimerMessageService:
     def counts(self) -> TimerCounts:
         """What was done so far."""
         return self._delivery.counts
+
+    def waiting_at(self, timestamp_ms: int) -> int:
+        """How many messages wait in the tick of a time, of those that the service looked at."""
+        return self._delivery.waiting_at(timestamp_ms)
 
     @property
     def error(self) -> Exception | None:
@@ -70,6 +75,7 @@ class TimerMessageService:
                 self._delivery.leave()
             finally:
                 self._turns.delivery = None
+                self._store.count_timers_by(None)
                 self._delivery.close()
 
     def __enter__(self) -> Self:

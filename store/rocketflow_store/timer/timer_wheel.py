@@ -78,6 +78,12 @@ class TimerWheel:
             ticks, found = named[rows], self.slots[rows]
         return ticks * self.precision_ms, found
 
+    def count_at(self, timestamp_ms: int) -> int:
+        """How many messages wait in the tick of a time (records without those that delete)."""
+        tick = timestamp_ms // self.precision_ms
+        slot = self.slots[tick % WHEEL_SLOTS]
+        return int(slot["num"]) if int(slot["tick"]) == tick else 0
+
     def add(self, ticks_ms: Ints, positions: Ints, deletes: npt.NDArray[np.bool_]) -> Ints:
         """Note records that are about to be appended to the timer log at `positions` (rising); each one's prevPos.
 

@@ -33,6 +33,19 @@ def turns_of(store: MessageStore) -> Turns:
         return _TURNS.setdefault(store, Turns())
 
 
+def remake_timer_files(store: MessageStore) -> bool:
+    """Make the timer's files anew from the CommitLog, and deliver nothing; False where that cannot be done."""
+    turns = turns_of(store)
+    with turns.lock:
+        if turns.delivery is not None:
+            return False
+        delivery = TimerDelivery(store)
+        try:
+            return delivery.remake()
+        finally:
+            delivery.close()
+
+
 @contextmanager
 def my_turn(store: MessageStore, run_id: str) -> Iterator[TimerDelivery]:
     """A delivery that nobody else uses meanwhile; its files are left in order behind the block, unless it raises."""

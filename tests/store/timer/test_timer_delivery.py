@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.put_later import TimerCongestion
 from rocketflow_store.sink.progress_commit import ProgressMovedError
+from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.timer import timer_delivery
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
@@ -325,8 +329,6 @@ def test_a_delivery_that_the_log_lost_is_made_again(tmp_path: Path) -> None:
 def test_the_service_delivers_and_leaves_everything_in_order(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     clock = ManualClock(START)
-    from dataclasses import replace
-
     with MessageStore.open(world.path, replace(world.config(), clock=clock)) as store:
         with TimerMessageService(store) as service:
             for after in (2_000, 3_000, 3_000, HOUR):
@@ -344,6 +346,44 @@ def test_the_service_delivers_and_leaves_everything_in_order(tmp_path: Path) -> 
         world.now = START + 7 * SECOND
         assert deliver_due_timers(store).commits == 0
     world.check()
+
+
+def test_a_tick_that_has_too_many_takes_no_more_while_the_service_counts(tmp_path: Path) -> None:
+    world = World(tmp_path / "s")
+    clock = ManualClock(START)
+    at = {"TIMER_DELIVER_MS": str(START + HOUR)}
+
+    def put(store: MessageStore, wanted: PutMessageStatus, properties: dict[str, str]) -> None:
+        result = store.put_message(Message("t", b"b", queue_id=0, properties=properties))
+        assert (result.status, result.stored) == (wanted, wanted is PutMessageStatus.PUT_OK)
+
+    with MessageStore.open(world.path, replace(world.config(), clock=clock, timer_congest_num_each_slot=5)) as store:
+        for _ in range(10):
+            put(store, PutMessageStatus.PUT_OK, at)
+        with TimerMessageService(store) as service:
+            for _ in range(3_000):
+                if service.error is not None or service.waiting_at(START + HOUR - 1) == 10:
+                    break
+                service.wake()
+                time.sleep(0.01)
+            assert (service.error, service.waiting_at(START + HOUR - 1)) == (None, 10)
+            put(store, PutMessageStatus.WHEEL_TIMER_FLOW_CONTROL, at)
+            put(store, PutMessageStatus.PUT_OK, {"TIMER_DELIVER_MS": str(START + HOUR + SECOND)})
+            put(store, PutMessageStatus.PUT_OK, {})
+        put(store, PutMessageStatus.PUT_OK, at)
+
+
+@pytest.mark.parametrize(("waiting", "refused"), [(5, 0), (6, 80), (9, 320), (10, 400), (99, 400)])
+def test_between_enough_and_twice_as_many_some_are_refused(waiting: int, refused: int) -> None:
+    congestion = TimerCongestion({7000: waiting}.__getitem__, 5)
+    told = []
+    for _ in range(400):
+        try:
+            congestion.check({"TIMER_OUT_MS": "7000"})
+        except MessageRejectedError as error:
+            told.append(str(error))
+    assert abs(len(told) - refused) <= 1
+    assert all("timerCongestNumEachSlot is 5" in one for one in told)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 200))
