@@ -47,9 +47,14 @@ _DTYPES: Final = {
 }
 
 
+def parts_directory(side: Path) -> Path:
+    """Where all parts of a rebuild are."""
+    return side / "parts"
+
+
 def part_path(side: Path, number: int, kind: PartKind) -> Path:
     """Where the part of scan task `number` is."""
-    return side / "parts" / f"{number:08d}.{kind.value}"
+    return parts_directory(side) / f"{number:08d}.{kind.value}"
 
 
 def write_part(path: Path, kind: PartKind, rows: Rows) -> None:

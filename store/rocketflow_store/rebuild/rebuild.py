@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.index.index_service import IndexService, next_name
@@ -16,6 +18,7 @@ from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.rebuild.engine import Engine, LocalEngine
+from rocketflow_store.rebuild.parts import parts_directory
 from rocketflow_store.rebuild.places import RebuildPlaces, find_places, shown
 from rocketflow_store.rebuild.placing import made_files, plan_swap, side_of
 from rocketflow_store.rebuild.progress import WRITING_SHARE, ProgressTold
@@ -31,6 +34,7 @@ from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.derived_swap import finish_swap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig, StorePaths
@@ -143,13 +147,29 @@ class _Rebuild:
             plans.tell(self._result, self._config)
             check_space(plans.bytes_by_place(self._side, self._config))
             self._write(state, plans, findings, told)
-            if self._places.remote is None:
-                self._swap(state, findings)
-            else:
-                self._upload()
+            with self._removing_parts():
+                if self._places.remote is None:
+                    self._swap(state, findings)
+                else:
+                    self._upload()
             told.end()
         finally:
             self._files.close()
+
+    @contextmanager
+    def _removing_parts(self) -> Iterator[None]:
+        """Nobody needs the parts any more: they go while the swap waits for the disk. What stays is swept later."""
+
+        def remove() -> None:
+            with suppress(StoreError):
+                os_files.remove_tree(parts_directory(self._side.parts))
+
+        thread = threading.Thread(target=remove, name="rebuild-parts")
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
     def _look(self) -> StoreState:
         """The state of the store; of one that somebody writes to meanwhile, what is confirmed."""
