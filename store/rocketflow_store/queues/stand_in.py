@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rocketflow_store.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.topic_names import is_send_refused
 
-_READ_BY_THE_BROKER: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _A_RESPONSE_OF_ITS_OWN: Final = 1 << 19
 
 
@@ -30,12 +29,13 @@ def stand_in(topic: str, before: tuple[int, int], log: LogExtent) -> tuple[int, 
 
     * The queue's last message: a broker delivers it once more in place of each lost one. At least once is what its
       consumers are promised; of fewer bytes than a record's it would make no answer at all, and they would wait.
-    * Queues that a broker itself reads, to deliver what is due: the log's last byte, which it passes over.
+    * Queues that a broker itself reads, to deliver what is due or to ask about transactions: the log's last byte, which
+      it passes over. A message once more would be a second delivery, or a second commit.
     * No message is left in front: bytes of the log with which no record begins, more than go into an answer beside
       others. A client makes no message of them, and goes on.
     """
     phy_offset, size = before
-    if topic in _READ_BY_THE_BROKER or log.end - log.begin <= 1:
+    if is_send_refused(topic) or log.end - log.begin <= 1:
         return log.end - 1, 1
     if phy_offset >= log.begin and phy_offset + size <= log.end:
         return phy_offset, size
