@@ -1,4 +1,7 @@
-"""A burst of delayed messages, all due in one second, delivered by one run: by the store's process, and by Spark."""
+"""A burst of delayed messages, all due in one second, delivered by one run: by the store's process, and by Spark.
+
+And as many rows of a topic moved by hand, with a condition, by Spark.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.retry.requeue_run import RequeueRequest
 from rocketflow_store.schedule.delivery import deliver_due
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
@@ -25,6 +29,8 @@ _BEGIN_MS: Final = 1_800_000_000_000
 
 def run(scale: float) -> Iterator[Figure]:
     from rocketflow.spark.delay_driver import deliver_due_on_spark
+    from rocketflow.spark.manual_requeue import requeue_on_spark
+    from rocketflow.spark.requeue_arguments import RequeueJob
     from rocketflow.spark.session import build_session
 
     count = max(int(COUNT * scale) // _BATCH, 1) * _BATCH
@@ -42,13 +48,21 @@ def run(scale: float) -> Iterator[Figure]:
             def on_spark() -> int:
                 return int(deliver_due_on_spark(spark, path, config=config)["rows"])
 
-            seconds: dict[str, list[float]] = {"append": [], "here": [], "on Spark": []}
+            def by_hand(number: int) -> int:
+                request = RequeueRequest(f"run-{number}", "dead", "again", "tags IS NOT NULL AND length(body) > 0")
+                return requeue_on_spark(spark, RequeueJob(str(path), frozenset(), 0, request), request).rows
+
+            seconds: dict[str, list[float]] = {"append": [], "here": [], "on Spark": [], "by hand": []}
             for _ in range(RUNS + 1):  # the first one warms up
                 for label, deliver in (("here", here), ("on Spark", on_spark)):
                     seconds["append"].append(_timed(lambda: _wait(path, config, count)))
                     clock.set(clock.now_ms() + 1000)
                     seconds[label].append(_timed(lambda deliver=deliver: _all(deliver, count)))
-            _check(path, count * 2 * (RUNS + 1))
+            _check(path, "t", count * 2 * (RUNS + 1))
+            _put(path, config, count, rows(_BATCH, BODY_SIZE), "dead")
+            for number in range(RUNS + 1):
+                seconds["by hand"].append(_timed(lambda number=number: _all(lambda: by_hand(number), count)))
+            _check(path, "again", count * (RUNS + 1))
     finally:
         spark.stop()
     what = f"{count:,} due messages of {BODY_SIZE} B"
@@ -56,6 +70,9 @@ def run(scale: float) -> Iterator[Figure]:
         "append": _figure(f"{what}: put them with their level", count, seconds["append"][2:]),
         "here": _figure(f"{what}: delivered, one process", count, seconds["here"][1:]),
         "on Spark": _figure(f"{what}: delivered, Spark local[2]", count, seconds["on Spark"][1:]),
+        "by hand": _figure(
+            f"{count:,} rows of {BODY_SIZE} B requeued by hand, Spark local[2]", count, seconds["by hand"][1:]
+        ),
     }
     yield from figures.values()
     yield ratio(figures["here"], figures["append"])
@@ -65,10 +82,13 @@ def run(scale: float) -> Iterator[Figure]:
 def _wait(path: Path, config: StoreConfig, count: int) -> None:
     """Have so many messages wait for a second."""
     batch = rows(_BATCH, BODY_SIZE)
-    batch = batch.append_column("delayTimeLevel", pa.array([1] * _BATCH, pa.int32()))
+    _put(path, config, count, batch.append_column("delayTimeLevel", pa.array([1] * _BATCH, pa.int32())), "t")
+
+
+def _put(path: Path, config: StoreConfig, count: int, batch: pa.RecordBatch, topic: str) -> None:
     with MessageStore.open(path, config) as store:
         for _ in range(count // _BATCH):
-            store.append_batch(batch, topic="t")
+            store.append_batch(batch, topic=topic)
 
 
 def _all(deliver: Callable[[], int], count: int) -> None:
@@ -86,6 +106,6 @@ def _figure(case: str, count: int, seconds: list[float]) -> Figure:
     return Figure(case, "msg/s", tuple(count / one for one in seconds))
 
 
-def _check(path: Path, count: int) -> None:
+def _check(path: Path, topic: str, count: int) -> None:
     with StoreReader(path) as reader:
-        assert sum(reader.max_offset("t", queue) for queue in reader.queues("t")) == count
+        assert sum(reader.max_offset(topic, queue) for queue in reader.queues(topic)) == count
