@@ -116,9 +116,10 @@ def run(arguments: list[str]) -> int:
     try:
         result = app(args=arguments, prog_name="rocketflow", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (the reader went away; nothing is to be said)
-        return 0
+    except SystemExit as ended:
+        if type(sys.stdout).__name__ != "PacifyFlushWrapper":
+            raise ended
+        return 0  # the parser's answer to a reader that went away: nothing is to be said
     except (Exception, KeyboardInterrupt) as error:
         code = _usage_code(error)
         if code is not None:

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import contextlib
 import json
 import sys
-from typing import IO, TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.stop_signals import stop_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from rocketflow_store import Message, PutMessageResult
+    from rocketflow_store import Message, PutMessageResult, StoreConfig
 
 _BATCH: Final = 256
+_READ_BYTES: Final = 1 << 16
 _FIELDS: Final = {
     "body", "bodyBase64", "tags", "keys", "properties", "queueId", "delayTimeLevel", "deliverTimestamp", "flag",
     "shardingKey", "bornTimestamp",
 }  # fmt: skip
 
 
-def append_lines(path: str, topic: str, queue: int | None, source: str, sync: bool) -> int:
-    """Append every line of `source`; how many were refused."""
+def append_lines(
+    path: str, topic: str, queue: int | None, source: str, sync: bool, config: StoreConfig | None = None
+) -> int:
+    """Append every line of `source`; how many were refused.
+
+    Lines that come together are put together, and none waits for one that is still to come.
+    """
     from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
     from rocketflow_store.errors import MessageRejectedError
     from rocketflow_store.message_encoder import check_send_topic
@@ -35,34 +44,53 @@ def append_lines(path: str, topic: str, queue: int | None, source: str, sync: bo
     except MessageRejectedError as error:
         raise UsageError(f"--topic: {error.why}") from error
     flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
-    refused = 0
-    with _lines(source) as lines, MessageStore.open(path, StoreConfig(flush_disk_type=flush)) as store:
+    settings = replace(config or StoreConfig(), flush_disk_type=flush)
+    refused = number = 0
+    with _opened(source) as opened, MessageStore.open(path, settings) as store:
         batch: list[tuple[int, Message]] = []
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                batch.append((number, parse_line(line, topic, queue)))
-            except ValueError as error:
-                refused += _flush(store, batch)
-                _report(number, str(error))
-                refused += 1
-            if len(batch) >= _BATCH:
-                refused += _flush(store, batch)
-        refused += _flush(store, batch)
+        for lines in _lines_as_they_come(opened):
+            for line in lines:
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    batch.append((number, parse_line(line, topic, queue)))
+                except (ValueError, RecursionError) as error:
+                    refused += _flush(store, batch)
+                    _report(number, "nested too deeply" if isinstance(error, RecursionError) else str(error))
+                    refused += 1
+                if len(batch) >= _BATCH:
+                    refused += _flush(store, batch)
+            refused += _flush(store, batch)
+            sys.stdout.flush()
     return refused
 
 
-@contextlib.contextmanager
-def _lines(source: str) -> Iterator[IO[str]]:
+def _opened(source: str) -> AbstractContextManager[BinaryIO]:
     if source == "-":
-        yield sys.stdin
-        return
+        if sys.stdin is None:
+            raise UsageError("--input -: there is no standard input")
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
-        with open(source, encoding="utf-8") as opened:
-            yield opened
+        return open(source, "rb")
     except OSError as error:
         raise UsageError(f"--input {source}: {error.strerror}") from error
+
+
+def _lines_as_they_come(opened: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines that are there, then those that came meanwhile, and so on; the last may lack its end."""
+    mark = codecs.BOM_UTF8
+    begun: list[bytes] = []
+    while data := opened.read1(_READ_BYTES):  # type: ignore[attr-defined]
+        first, *following = data.split(b"\n")
+        begun.append(first)
+        if following:
+            lines = [b"".join(begun), *following[:-1]]
+            begun = [following[-1]]
+            yield [lines[0].removeprefix(mark), *lines[1:]]
+            mark = b""
+    if last := b"".join(begun).removeprefix(mark):
+        yield [last]
 
 
 def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
@@ -98,11 +126,11 @@ def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
     print(f"error: line {number}: {why}", file=sys.stderr)
 
 
-def parse_line(line: str, topic: str, queue: int | None) -> Message:
+def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
     """The message of one JSON line; ValueError says what is wrong with it."""
     from rocketflow_store import Message
 
-    fields = json.loads(line)
+    fields = json.loads(line.decode("utf-8"))
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     unknown = sorted(fields.keys() - _FIELDS)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from typing import TYPE_CHECKING
+
+import typer
 
 from rocketflow.errors import RocketFlowError
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.errors import StoreError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
+EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
 EXIT_STOPPED = 128
 """Plus the signal's number, as a shell counts."""
@@ -28,6 +37,17 @@ def report(error: BaseException) -> int:
         return EXIT_INTERRUPTED
     print(f"error: {type(error).__name__}: {printable(str(error))} (run with --debug for details)", file=sys.stderr)
     return EXIT_FINDINGS
+
+
+@contextlib.contextmanager
+def exits_with(code: int) -> Iterator[None]:
+    """Where nobody reads what is printed here the command ends with its code all the same."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        raise typer.Exit(code) from None
 
 
 def printable(text: str) -> str:

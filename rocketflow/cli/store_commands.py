@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketflow.cli import failures
+from rocketflow.cli.left_out import LeftOut
 from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields
 
 if TYPE_CHECKING:
@@ -34,11 +36,9 @@ _FOLLOW_S = 0.1
 
 
 def _config(file: str | None) -> StoreConfig | None:
-    if file is None:
-        return None
     from rocketflow_store import StoreConfig
 
-    return StoreConfig.from_broker_conf(file)
+    return StoreConfig.given(file, os.environ)
 
 
 def _reader(path: str, config: str | None) -> StoreReader:
@@ -94,8 +94,12 @@ def cat(
     with _reader(path, config) as reader:
         if topic not in reader.topics() and not follow:
             raise UnknownTopicError(topic)
-        messages = _messages(reader, topic, queue, start, end, tags, follow)
+        left_out = LeftOut(reader, topic, tags)
+        messages = _messages(reader, topic, queue, start, end, left_out, follow)
         _show(messages, body, as_json, most)
+    if left_out.count:
+        print(f"error: {left_out.count} messages could not be read; see store verify", file=sys.stderr)
+        raise typer.Exit(failures.EXIT_LOST)
 
 
 def _messages(
@@ -104,10 +108,10 @@ def _messages(
     queue: int | None,
     start: int | None,
     end: int | None,
-    tags: str | None,
+    left_out: LeftOut,
     follow: bool,
 ) -> Iterator[MessageExt]:
-    """Messages queue by queue; with `follow` for ever, as they arrive."""
+    """Messages queue by queue; with `follow` for ever, as they arrive. What cannot be read is told to `left_out`."""
     from rocketflow_store.reading.inner_messages import inner_messages
 
     positions: dict[int, int] = {}
@@ -118,10 +122,12 @@ def _messages(
             at = positions.get(queue_id, max(low, start or 0))
             stop = high if end is None else min(end, high)
             while at < stop:
-                got = reader.get_message(topic, queue_id, at, min(32, stop - at), tags)
-                for message in got.messages:
+                got = reader.get_message(topic, queue_id, at, min(32, stop - at), left_out.tags)
+                messages = got.messages
+                left_out.look(queue_id, at, min(got.next_begin_offset, stop), messages)
+                for message in messages:
                     yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
-                found = found or bool(got.messages)
+                found = found or bool(messages)
                 if got.next_begin_offset <= at:
                     break
                 at = got.next_begin_offset
@@ -241,17 +247,20 @@ def offset(
 def append(
     path: PathArgument,
     topic: TopicOption,
-    queue: Annotated[int | None, typer.Option("--queue", help="Queue for lines without queueId.")] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", min=0, max=65_535, help="Queue for lines without queueId.")
+    ] = None,
     source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="JSON lines; - is stdin.")] = "-",
     flush: Annotated[str, typer.Option("--flush", help="sync or async.")] = "sync",
     as_json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Put JSON lines into a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
     from rocketflow.cli.append_lines import append_lines
 
     if flush not in ("sync", "async"):
         raise typer.BadParameter(f"--flush {flush!r}: sync or async")
-    refused = append_lines(path, topic, queue, source, flush == "sync")
+    refused = append_lines(path, topic, queue, source, flush == "sync", _config(config))
     if refused:
         raise typer.Exit(failures.EXIT_FINDINGS)
 
@@ -322,22 +331,24 @@ def verify(
 
         with _progress("verify") as step:
             repaired = repair_store(path, _config(config), workers=workers, progress=step)
-        if as_json:
-            _emit(repaired.as_dict())
-        else:
-            print_steps(repaired.steps)
-            print_findings(repaired.left)
         code = repaired.exit_code
+        with failures.exits_with(code):
+            if as_json:
+                _emit(repaired.as_dict())
+            else:
+                print_steps(repaired.steps)
+                print_findings(repaired.left)
     else:
         from rocketflow_store.fsck.verify import verify_store
 
         with _progress("verify") as step:
             found = verify_store(path, _config(config), workers=workers, progress=step)
-        if as_json:
-            _emit(found.as_dict())
-        else:
-            print_findings(found)
         code = found.exit_code
+        with failures.exits_with(code):
+            if as_json:
+                _emit(found.as_dict())
+            else:
+                print_findings(found)
     if code:
         raise typer.Exit(code)
 
@@ -442,6 +453,9 @@ def export(
         _emit(result)
     else:
         print(f"{result['rows']} rows, {len(result['files'])} files in {to}")
+    if result["leftOut"]:
+        print(f"error: {result['leftOut']} messages could not be read; see store verify", file=sys.stderr)
+        raise typer.Exit(failures.EXIT_LOST)
 
 
 @store_app.command()

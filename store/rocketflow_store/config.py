@@ -429,6 +429,16 @@ class StoreConfig:
         return cls(**{**chosen, **overrides})
 
     @classmethod
+    def given(cls, file: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> StoreConfig | None:
+        """Settings of a `broker.conf`, and before them those of variables like ROCKETFLOW_fileReservedTime; None
+        where neither says anything."""
+        from rocketflow_store.broker_conf import environment_settings, load_broker_conf
+
+        values = {} if file is None else load_broker_conf(Path(file))
+        values |= environment_settings(environ)
+        return cls.from_mapping(values) if values or file is not None else None
+
+    @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
         """Settings from a RocketMQ properties file (`broker.conf`)."""
         from rocketflow_store.broker_conf import load_broker_conf

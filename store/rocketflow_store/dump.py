@@ -42,6 +42,7 @@ _WHEEL_SLOT: Final = struct.Struct(">qqqii")
 _TIMER_CHECK: Final = struct.Struct(">qqqqqqq")
 _BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
 _INDEX_NAME_DIGITS: Final = 17
+_LOOK: Final = 1 << 20
 
 
 def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
@@ -128,6 +129,8 @@ def _commit_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
             yield {"kind": "blank", "position": position, "size": size}
             return
         if magic not in (MAGIC_V1, MAGIC_V2) or size < MIN_RECORD_SIZE:
+            if _first_written(data, position) >= 0:
+                yield {"kind": "damaged", "position": position, "size": size, "why": "no record begins here"}
             return
         try:
             message = decode_record(data, position, path, check_crc=False)
@@ -158,11 +161,25 @@ def _commit_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         position += size
 
 
+def _first_written(data: memoryview, position: int) -> int:
+    """Where the first byte from `position` on is that is not zero; -1 where there is none."""
+    for at in range(position, len(data), _LOOK):
+        block = bytes(data[at : at + _LOOK])
+        if any(block):
+            return at + len(block) - len(block.lstrip(b"\0"))
+    return -1
+
+
 def _consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     first = int(path.name) // UNIT_SIZE if path.name.isdigit() else 0
     for position in range(0, len(data) - UNIT_SIZE + 1, UNIT_SIZE):
         phy_offset, size, tags_code = UNIT_STRUCT.unpack_from(data, position)
         if size <= 0:
+            following = _first_written(data, position)
+            if following >= 0:
+                count = (following - position) // UNIT_SIZE
+                why = f"{count} units are empty, and others follow" if count else "is no unit"
+                yield {"kind": "damaged", "position": position, "size": max(count, 1) * UNIT_SIZE, "why": why}
             return
         yield {
             "kind": "pre-blank" if size == PRE_BLANK_SIZE else "unit",
@@ -192,6 +209,8 @@ def _batch_consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any
 
 
 def _index(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    if len(data) < HEADER_SIZE:
+        raise CorruptRecordError(path, 0, f"{len(data)} bytes, the header of an index file alone has {HEADER_SIZE}")
     names = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
     header = dict(zip(names, HEADER_STRUCT.unpack_from(data), strict=True))
     layout = layout_of_size(len(data))

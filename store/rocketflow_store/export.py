@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict[str, Any]:
-    """Write every queue of `topic` into `directory`; {topic, rows, files}. Memory is bounded by one batch."""
+    """Write every queue of `topic` into `directory`; {topic, rows, files, leftOut}. Memory is bounded by one batch.
+
+    What cannot be read is left out, and counted.
+    """
     import pyarrow.parquet
 
     target = Path(directory)
@@ -22,7 +25,7 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
         os_files.make_directory(target)
     except OSError as error:
         raise access_error(target, error) from error
-    rows = 0
+    rows = wanted = 0
     files: list[str] = []
     schema = source_schema(DEFAULT_COLUMNS)
     for queue_id in reader.queues(topic):
@@ -33,13 +36,14 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
-                for batch in reader.read(topic, queue_id, low, high):
+                for batch in reader.read(topic, queue_id, low, high, on_missing="skip"):
                     writer.write_batch(batch)
                     rows += batch.num_rows
+                wanted += high - max(low, reader.min_offset(topic, queue_id))  # retention may have gone on
             os_files.rename(temporary, path)
         except OSError as error:
             raise access_error(path, error) from error
         finally:
             os_files.remove_file(temporary)
         files.append(str(path))
-    return {"topic": topic, "rows": rows, "files": files}
+    return {"topic": topic, "rows": rows, "files": files, "leftOut": max(wanted - rows, 0)}

@@ -70,6 +70,19 @@ def check_send_topic(topic: str, row: int | None = None) -> None:
         )
 
 
+def _check_numbers(message: Message) -> None:
+    """Refuse what does not go into a record's fields."""
+    for name, value, bits in (
+        ("flag", message.flag, 32),
+        ("sysFlag", message.sys_flag, 32),
+        ("reconsumeTimes", message.reconsume_times, 32),
+        ("bornTimestamp", message.born_timestamp or 0, 64),
+        ("preparedTransactionOffset", message.prepared_transaction_offset, 64),
+    ):
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"{name} {value} is not an int{bits}")
+
+
 _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 """Properties that the store alone writes; a sender's are left out."""
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
@@ -99,8 +112,7 @@ class MessageEncoder:
             )
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
-        if not -(1 << 31) <= message.flag < 1 << 31:
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"flag {message.flag} is not an int32")
+        _check_numbers(message)
         properties = self.own_properties(message)
         topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, self._config)
         if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:

@@ -118,6 +118,7 @@ class MessageStore:
             before_removal=self._before_removal,
         )
         self._clean_lock = threading.Lock()
+        self._flush_lock = threading.Lock()
         self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics)
         appended = flushing.appended if flushing.wakes else None
         self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)
@@ -155,6 +156,8 @@ class MessageStore:
             self._flushing.stop()
             self._clean_thread.stop()
             self._allocator.stop()
+            at_last.enter_context(self._flush_lock)  # somebody else's flush or clean-up ends first
+            at_last.enter_context(self._clean_lock)
             clean = False
             try:
                 clean = self._make_durable()
@@ -170,6 +173,7 @@ class MessageStore:
             with suppress(StoreError):  # it may still be recovered
                 self._commit_log.commit()
             return False
+        self._clean.remove_retired()
         self._flushing.flush_last(self._put.store_timestamp)
         leave_stop_record(
             self.paths,
@@ -186,8 +190,9 @@ class MessageStore:
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
-        self._check_open()
-        self._flushing.flush()
+        with self._flush_lock:
+            self._check_open()
+            self._flushing.flush()
 
     def dispatch_pending(self) -> None:
         """Show what is stored and could not be dispatched (no space for a queue); raises while the cause is there."""
@@ -212,6 +217,7 @@ class MessageStore:
         result = CleanResult()
         with self._clean_lock:
             while True:
+                self._check_open()
                 done = self._clean.step(manual=True)
                 result.add(done)
                 result.queue_files += self._clean_batch_queues()
@@ -219,10 +225,11 @@ class MessageStore:
                     return result
 
     def _clean_batch_queues(self) -> list[Path]:
-        config = self.config
+        oldest, now_ms = self._files.oldest, self.config.clock.now_ms()
+        there_from = oldest.file_from_offset if oldest else 0
         with self._dispatch.lock:
             return self._parts.batch_queues.remove_below(
-                self.min_phy_offset, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
+                there_from, now_ms, self.config.destroy_maped_file_interval_forcibly
             )
 
     def _check_open(self) -> None:
@@ -304,10 +311,12 @@ class MessageStore:
 
     def queue_count(self, topic: str) -> int:
         """Write queues of a topic; a new topic is made with the default number."""
+        self._check_open()
         return self._topics.queue_count(topic)
 
     def ensure_topic(self, topic: str, queues: int | None = None) -> None:
         """Make the topic, with `queues` queues (or the default number), where it does not exist."""
+        self._check_open()
         if not self._topics.exists(topic):
             self._topics.ensure(topic, queues or self.config.default_topic_queue_nums)
 
@@ -317,9 +326,13 @@ class MessageStore:
         `queue_type` is RocketMQ's attribute `queue.type`, "SimpleCQ" or "BatchCQ"; StoreConfigError where it differs
         from what the topic's messages were stored with.
         """
-        self._topics.ensure(topic, queues)
-        if queue_type is not None:
-            self._topics.set_queue_type(topic, queue_type, in_use=bool(self.queues(topic)))
+        with self._put.lock:  # nobody stores a first message of the other type meanwhile
+            self._check_open()
+            self._topics.ensure(topic, queues)
+            if queue_type is not None:
+                offsets, count = self._parts.offsets, self._topics.queue_count(topic)
+                in_use = bool(self.queues(topic)) or any(offsets.next(topic, one) for one in range(count))
+                self._topics.set_queue_type(topic, queue_type, in_use=in_use)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, or a light queue: its queues, its entry, the positions of its consumers.

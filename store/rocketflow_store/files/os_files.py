@@ -422,9 +422,9 @@ def make_directory(path: Path) -> None:
     """Make a directory and those above it, where they are not there."""
     try:
         disk.mkdir(path)
-    except FileNotFoundError:
-        if path.parent == path:
-            raise
+    except FileNotFoundError as error:
+        if path.parent == path or path.parent.is_dir():  # nothing can be made there, e.g. below /proc
+            raise access_error(path, error) from error
         make_directory(path.parent)
         make_directory(path)
     except OSError as error:

@@ -119,8 +119,9 @@ class IndexFile:
         return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
 
     def reload(self) -> IndexHeader:
-        """Read the header again: another process may write this file."""
-        self.header = self._read_header()
+        """Read the header again: another process may write this file. Who writes it knows better than the file."""
+        if not self._write:
+            self.header = self._read_header()
         return self.header
 
     @property

@@ -143,6 +143,11 @@ class MappedFileQueue:
         return None
 
     @property
+    def oldest(self) -> MappedFile | None:
+        """The oldest file that is there, one that is about to go too."""
+        return next(iter(self._files.values()), None)
+
+    @property
     def last(self) -> MappedFile | None:
         files = self._files
         return files[next(reversed(files))] if files else None

@@ -15,6 +15,7 @@ from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED,
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.columnar.relocate import relocate
+from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
@@ -384,6 +385,9 @@ class PutPath:
     def _choose_queue(self, message: Message | MessageBatch) -> int:
         if message.queue_id is not None:
             if message.queue_id >= 0:
+                if message.queue_id >= MAX_QUEUE_NUMS:
+                    why = f"queue id {message.queue_id}: a topic has at most {MAX_QUEUE_NUMS} queues"
+                    raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
                 self._topics.have_queue(message.topic, message.queue_id)
             return message.queue_id
         queues = self._topics.queue_count(message.topic)

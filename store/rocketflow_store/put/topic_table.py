@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ class TopicTable:
         self._file = file
         self._default_queues = default_queues
         self._counts: dict[str, int] = {}
+        self._lock = threading.RLock()
         self._batch_cq: dict[str, bool] = {}
 
     def queue_count(self, topic: str) -> int:
@@ -28,9 +30,10 @@ class TopicTable:
         count = self._counts.get(topic)
         if count is None:
             check_topic(topic)
-            known = self._file.get(topic)
-            count = known.write_queue_nums if known else self._create(topic, self._default_queues)
-            self._counts[topic] = count
+            with self._lock:
+                known = self._file.get(topic)
+                count = known.write_queue_nums if known else self._create(topic, self._default_queues)
+                self._counts[topic] = count
         return count
 
     def exists(self, topic: str) -> bool:
@@ -42,13 +45,14 @@ class TopicTable:
         if self._counts.get(topic, 0) >= queues:
             return
         check_topic(topic)
-        known = self._file.get(topic)
-        if known is None:
-            self._counts[topic] = self._create(topic, max(queues, 1))
-        elif known.write_queue_nums < queues:
-            self._counts[topic] = self._create(topic, queues)
-        else:
-            self._counts[topic] = known.write_queue_nums
+        with self._lock:
+            known = self._file.get(topic)
+            if known is None:
+                self._counts[topic] = self._create(topic, max(queues, 1))
+            elif known.write_queue_nums < queues:
+                self._counts[topic] = self._create(topic, queues)
+            else:
+                self._counts[topic] = known.write_queue_nums
 
     def have_queue(self, topic: str, queue_id: int) -> None:
         """Make the topic where it is new, with the default number of queues, or more where `queue_id` asks for it.

@@ -171,8 +171,8 @@ class BatchConsumeQueue(UnitFiles):
                 end = first + int(behind[0])
             elif len(places) and bool((np.diff(places) >= 0).all()):
                 break
-        self._end = end
         self.truncate(end)
+        self._end = end if len(self._queue) else 0  # without a file there is no place to go on from
 
     def cut_beyond(self, log_end: int) -> None:
         """As `cut`, of a queue whose units are sound: nothing is done where none points at or behind `log_end`."""

@@ -138,8 +138,8 @@ class UnitFiles:
 
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
-        self.created = True
         mapped = self._queue.create(position - position % self._queue.file_size)
+        self.created = True  # not before it is there: whoever syncs its name meanwhile leaves it to the next
         if first and position > mapped.file_from_offset:
             blanks = (position - mapped.file_from_offset) // self.UNIT_SIZE
             mapped.write(0, self.FILLER * blanks)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
-from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.errors import NotAStoreError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.remote import RemoteDirectory, is_uri
 from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
@@ -73,6 +73,8 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             root = Path(path)
             check_directory(root, must_exist=True)
         store = StorePaths.of(root, config)
+        if request.log is None and not any(one.is_dir() for one in store.commit_logs):
+            raise NotAStoreError(root, "holds no commitlog/; give the directory that storePathRootDir names")
         fitted = fitted_config(store, config or StoreConfig())
         if request.log is not None or is_uri(str(path)):
             log = log if is_uri(str(path)) else RemoteLog.at(RemoteDirectory(_as_uri(str(request.log))))

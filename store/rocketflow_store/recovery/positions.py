@@ -72,7 +72,7 @@ def _clamp_consumers(paths: StorePaths, files: ConfigFiles, end_of: Callable[[st
 
 def _clamp_delays(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
     try:
-        levels = files.delay_offsets.offsets()
+        levels = {level: offset for level, offset in files.delay_offsets.offsets().items() if level >= 1}
     except StoreError as error:
         _LOGGER.warning("%s", error)
         return 0

@@ -105,11 +105,18 @@ class CleanService:
         self._redelete(now_ms, result)
         first = self._files.first
         result.min_phy_offset = first.file_from_offset if first else 0
-        if result.min_phy_offset > self._followed:
-            self._follow(result.min_phy_offset, now_ms, pause, result)
-            self._followed = result.min_phy_offset
+        oldest = self._files.oldest  # while somebody holds a file it may come back, and needs what points at it
+        there_from = oldest.file_from_offset if oldest else 0
+        if there_from > self._followed:
+            self._follow(there_from, now_ms, pause, result)
+            self._followed = there_from
         self.removed.add(result)
         return result
+
+    def remove_retired(self) -> None:
+        """At the end of the store files go that somebody still holds: those who do go on with what they have."""
+        retired = sum(mapped.retired for mapped in self._files.files)
+        self._files.remove_first(retired, self._config.clock.now_ms(), 0)
 
     def look_at_disk(self) -> tuple[int, DiskPressure]:
         """(percent of the fuller disk that is used, what that means), and see to it that full disks get no new files.

@@ -70,7 +70,7 @@ def commit_progress(store: MessageStore, batch: ProgressBatch, *, queues: int | 
         batch.rows,
         _NO_DIGEST,
         query_id=batch.sink_id,
-        record_crc=all(chunk.property_crc for chunk in batch.chunks),
+        record_crc=all([chunk.property_crc for chunk in batch.chunks] or [store.config.append_prop_crc]),
         progress=dict(batch.progress),
     )
     result = append_with_envelope(store, envelope, batch.chunks, check=lambda: _check_unmoved(store, batch))

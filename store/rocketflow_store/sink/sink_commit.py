@@ -187,7 +187,7 @@ def commit_batch(
         batch.rows,
         batch.digest,
         query_id=batch.query_id,
-        record_crc=all(part.property_crc for part in batch.parts),
+        record_crc=all([part.property_crc for part in batch.parts] or [store.config.append_prop_crc]),
     )
     result = append_with_envelope(store, envelope, chunks)
     if batch.more_follow:

@@ -355,7 +355,8 @@ class TimerDelivery:
         check = self._flush()
         if check is None or self._anew:
             return
-        newest = self._mark(self._files.queue_offset) if self._files.queue_offset else 0
+        low, _ = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)  # retention may have taken the newest message
+        newest = self._mark(self._files.queue_offset) if self._files.queue_offset > low else 0
         self._files.leave(check, newest, commit_mark(self._after))
 
     def _flush(self) -> Any:

@@ -1,0 +1,40 @@
+"""Messages that `store cat` passes over since they cannot be read: told one by one, and counted."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store import MessageExt, StoreReader
+
+
+class LeftOut:
+    """Of one topic, as far as `tags` match."""
+
+    def __init__(self, reader: StoreReader, topic: str, tags: str | None) -> None:
+        from rocketflow_store.tags import TagFilter
+
+        self._reader, self._topic, self.tags = reader, topic, tags
+        self._filter = TagFilter.parse(tags)
+        self.count = 0
+
+    def look(self, queue_id: int, start: int, end: int, messages: Sequence[MessageExt]) -> None:
+        """Of the offsets [start, end) `messages` are those that came."""
+        if len(messages) == end - start or self._reader.find_batch(self._topic, queue_id) is not None:
+            return
+        from rocketflow_store.queues.consume_queue import pre_blank
+
+        there = {one.queue_offset for one in messages}
+        low = max(start, self._reader.min_offset(self._topic, queue_id))
+        units = self._reader.read_units(self._topic, queue_id, low, end)
+        for at, (unit, blank) in enumerate(zip(units, pre_blank(units).tolist(), strict=True), low):
+            if at in there or blank or not self._filter.matches_code(int(unit["tags_code"])):
+                continue
+            found = self._reader.look_message_by_offset(int(unit["phy_offset"]))
+            if found is None or (found.topic, found.queue_id, found.queue_offset) != (self._topic, queue_id, at):
+                self.count += 1
+                where = f"physical offset {int(unit['phy_offset'])}"
+                print(f"error: queue {queue_id}, offset {at}: cannot be read ({where})", file=sys.stderr)
