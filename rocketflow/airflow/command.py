@@ -56,7 +56,7 @@ class RunningCommand:
         reader = threading.Thread(target=_read_lines, args=(error, tell, said), daemon=True)
         reader.start()
         try:
-            lines = out.read().splitlines()
+            lines = out.read().split("\n")  # and nowhere else: JSON may hold other line ends
             code = self._process.wait()
         except BaseException:
             self.stop()

@@ -121,7 +121,7 @@ class RocketFlowStoreHook(BaseHook):
             out, error = await process.communicate()
         said = error.decode("utf-8", "replace").strip().splitlines()
         code = process.returncode if process.returncode is not None else -1
-        result = json_result(out.decode("utf-8", "replace").splitlines())
+        result = json_result(out.decode("utf-8", "replace").split("\n"))
         return self._result(self._judged(CommandEnd(tuple(command), code, result, said[-1] if said else ""), ()))
 
     # -- parts

@@ -45,6 +45,10 @@ _OURS: Final = frozenset(
     }
 )
 _NOT_TEXT: Final = frozenset({"ssl_context", "selector", "kafka_client", "sasl_oauth_token_provider", "partitioner"})
+_KNOWN: Final = {
+    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"),
+}
 _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 _SECRET: Final = re.compile(r"password|secret|token|credential|jaas|passphrase", re.IGNORECASE)
 _HIDDEN: Final = "***"
@@ -109,6 +113,11 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
         values |= [_pair(pair, "--kafka-option")]
     for name in _FILES:
         _check_file(name, values.get(name))
+    for name, known in _KNOWN.items():  # kafka-python takes an unknown protocol for PLAINTEXT
+        if name in values:
+            values[name] = values[name].upper()
+            if values[name] not in known:
+                raise UsageError(f"kafka option {name}={values[name]}: must be one of {', '.join(known)}")
     return ClientOptions(values)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _MOST: Final = 200
+_UNREADABLE: Final = "could not be read with the body schema"
 _INTEGERS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _REALS: Final = frozenset({"float", "double"})
 
@@ -22,8 +23,11 @@ class BodyReasons:
     separator: str = ","
 
     def why(self, body: bytes) -> str:
-        """One line of at most 200 characters."""
-        return self._why(body)[:_MOST]
+        """One line of at most 200 characters, whatever the body is."""
+        try:
+            return self._why(body)[:_MOST]
+        except (ValueError, TypeError, RecursionError, csv.Error):  # what no parser of ours takes either
+            return _UNREADABLE
 
     def _why(self, body: bytes) -> str:
         try:
@@ -51,18 +55,20 @@ class BodyReasons:
         for name, kind in self.fields:
             if value.get(name) is not None and not _fits(value[name], kind):
                 return f"field {name} is no {kind}: {_short(value[name])}"
-        return "could not be read with the body schema"
+        return _UNREADABLE
 
     def _csv(self, text: str) -> str:
         if not text.strip():
             return "is empty"
+        if len(self.separator) != 1:
+            return _UNREADABLE
         values = next(csv.reader([text], delimiter=self.separator), [])
         if len(values) != len(self.fields):
             return f"has {len(values)} fields, the body schema has {len(self.fields)}"
         for (name, kind), value in zip(self.fields, values, strict=True):
             if value and not _parses(value, kind):
                 return f"field {name} is no {kind}: {_short(value)}"
-        return "could not be read with the body schema"
+        return _UNREADABLE
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -25,6 +25,9 @@ MESSAGE: Final = "__rf_message"
 """The struct of the source's columns."""
 WELL_FORMED: Final = "__rf_ok"
 _BODY: Final = "__rf_body"
+_MORE_BEHIND: Final = r"\}\s*(,\s*\{|[^\s,\]}])"
+"""An object, and behind it something that may be another value."""
+_MOST_COLUMNS: Final = 20_000
 _CORRUPT: Final = "__rf_corrupt"
 HIDDEN: Final = frozenset({"body", "properties"})
 """Columns of the source that a suite does not see."""
@@ -48,7 +51,13 @@ def body_type(spec: BodySpec) -> StructType:
 def reasons(spec: BodySpec) -> BodyReasons:
     """What tells why a body was refused."""
     fields = tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields)
-    return BodyReasons(spec.format, fields, spec.required, spec.options.get("sep", ","))
+    return BodyReasons(spec.format, fields, spec.required, _separator(spec))
+
+
+def _separator(spec: BodySpec) -> str:
+    """Between the fields of a CSV body, as Spark reads the options."""
+    given = spec.options.get("sep", spec.options.get("delimiter", ","))
+    return {"\\t": "\t", "\\\\": "\\"}.get(given, given)
 
 
 def suite_columns(spec: BodySpec, source: StructType) -> StructType:
@@ -104,8 +113,13 @@ def _parsed(spec: BodySpec) -> Column:
     if spec.format == "text":
         return F.struct(text.alias(fields.fields[0].name))
     with_corrupt = StructType([*fields.fields, StructField(_CORRUPT, StringType(), True)])
-    options = {**spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    quotes = {"allowSingleQuotes": "false"} if spec.format == "json" else {}
+    options = {**quotes, **spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if spec.format == "csv":
+        # of more columns than it has room for Spark's parser makes no bad row but an error
+        separator = _separator(spec)
+        without = F.length(F.replace(text, F.lit(separator), F.lit("")))
+        text = F.when(F.length(text) - without < _MOST_COLUMNS * len(separator), text)
         ddl = ", ".join(f"`{_quoted(one.name)}` {one.dataType.simpleString()}" for one in with_corrupt.fields)
         return F.from_csv(text, ddl, options)
     return F.from_json(text, with_corrupt, options)
@@ -124,6 +138,11 @@ def _readable(spec: BodySpec) -> Column:
     fine = fine & F.col(_BODY).isNotNull() & F.col(f"{_BODY}.{_CORRUPT}").isNull()
     if spec.format == "json":  # of an array Spark would take the first element
         fine = fine & ~F.ltrim(text).startswith("[")
+        # and of what follows an object it takes no notice: within brackets that is no JSON, or a second element
+        more = ~F.rtrim(F.regexp_replace(text, "\\s+$", "")).endswith("}") | text.rlike(_MORE_BEHIND)
+        whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+        alone = whole.isNotNull() & F.variant_get(whole, "$[1]", "variant").isNull()
+        fine = fine & (~more | alone)
     for name in spec.required:
         fine = fine & F.col(f"{_BODY}.`{_quoted(name)}`").isNotNull()
     return F.coalesce(fine, F.lit(False))

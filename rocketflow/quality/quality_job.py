@@ -17,6 +17,7 @@ from rocketflow.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
+from rocketflow.spark.options import local_path
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class QualityJob:
     @property
     def target(self) -> str:
         """The store that is written to."""
-        return self.path if self.sink is None else self.sink.removeprefix("file://")
+        return self.path if self.sink is None else local_path(self.sink)
 
 
 @dataclass(slots=True)

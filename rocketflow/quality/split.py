@@ -34,6 +34,9 @@ _MOST_VALUE: Final = 64
 _MOST_EXAMPLE: Final = 256
 _MOST_VIOLATIONS: Final = 20
 _MOST_PROPERTIES: Final = 16_000
+_MOST_TOLD, _MOST_NAMED = 12_000, 20
+"""Bytes of what a row is told to violate, of all that a record has room for; of more than that so many names."""
+_LEFT_OUT: Final = "QUALITY_PROPERTIES_LEFT_OUT"
 
 MALFORMED: Final = "body_matches_schema"
 """What a body that could not be read is said to break."""
@@ -202,7 +205,7 @@ def _quality_properties(
         ("ORIGIN_QUEUE_OFFSET", message["queueOffset"].cast("string")),
         ("ORIGIN_MSG_ID", message["msgId"]),
         *((name, F.lit(value)) for name, value in route.constants.items()),
-        ("QUALITY_VIOLATIONS", F.to_json(violations)),
+        ("QUALITY_VIOLATIONS", _bounded(violations)),
     ]
     told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
     if "properties" not in message:
@@ -210,11 +213,23 @@ def _quality_properties(
     none = F.create_map().cast("map<string,string>")
     kept = F.map_filter(
         F.coalesce(message["properties"], none),
-        lambda name, _: ~(name.startswith("ORIGIN_") | name.startswith("QUALITY_")),
+        lambda name, _: ~name.isin([one for one, _ in pairs] + [_LEFT_OUT]),
     )
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
-    left_out = F.create_map(F.lit("QUALITY_PROPERTIES_LEFT_OUT"), F.lit("true"))
+    left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
     return F.map_concat(F.when(fits, kept).otherwise(left_out), told)
+
+
+def _bounded(violations: Column) -> Column:
+    """All of it as JSON; where that is too long without the values, and of many the first."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    full = F.to_json(violations)
+    some = F.slice(violations, 1, _MOST_NAMED)
+    named = F.transform(
+        some, lambda one: F.struct(F.left(one["expectation"], F.lit(_MOST_EXAMPLE)).alias("expectation"))
+    )
+    return F.when(F.octet_length(full) <= _MOST_TOLD, full).otherwise(F.to_json(named))
 
 
 def _violation(label: str, observed: dict[str, Column]) -> Column:

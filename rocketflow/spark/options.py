@@ -185,8 +185,8 @@ def parse_stores(text: str) -> tuple[StoreLocation, ...]:
     parts = [part.strip() for part in text.split(",")]
     named = [part.partition("=") for part in parts]
     if not all(_STORE_NAME.fullmatch(name) and equals for name, equals, _ in named) or os.path.isdir(text):
-        return (StoreLocation("", _local_path(text)),)
-    stores = tuple(StoreLocation(name, _local_path(path)) for name, _, path in named)
+        return (StoreLocation("", local_path(text)),)
+    stores = tuple(StoreLocation(name, local_path(path)) for name, _, path in named)
     if len({store.name for store in stores}) < len(stores):
         raise bad_value_error("path", text, "a different name for each store: name=dir,name=dir")
     if len({store.path for store in stores}) < len(stores):
@@ -194,7 +194,8 @@ def parse_stores(text: str) -> tuple[StoreLocation, ...]:
     return stores
 
 
-def _local_path(text: str) -> str:
+def local_path(text: str) -> str:
+    """A store's directory as an option names it, absolute; OptionError for a place that is not of this file system."""
     path = text.strip()
     scheme = urlsplit(path).scheme
     if scheme == "file":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
+from rocketflow.spark.options import local_path
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, StoreError, UnknownColumnError
 from rocketflow_store.message_encoder import check_send_topic
@@ -86,7 +87,7 @@ class SinkOptions:
         except MessageRejectedError as error:
             raise OptionError("topic", f"option topic={topic!r}: {error.why}") from error
         return cls(
-            path=path.removeprefix("file://"),
+            path=local_path(path),
             topic=topic,
             sink_id=sink_id,
             txn_id=txn_id,

@@ -116,7 +116,7 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
     now_ms = reads.config.clock.now_ms()
     done, foreign_from = progress_of(reads, last)
     precision_ms, step_ms = precisions(done, reads.config.timer_precision_ms)
-    until = tick_of(now_ms if until_ms is None else min(until_ms, now_ms), step_ms)
+    until = tick_of(now_ms if until_ms is None else until_ms, step_ms)
     low, high = reads.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
     parts, copies = [], Counter[str]()
     for block, records in read_timer_rows(reads, low, high):
