@@ -92,17 +92,21 @@ class Marking:
 
     def of(self, rows: DataFrame) -> DataFrame:
         """A batch's; where values have to be unique, with a look at all of its rows."""
+        batch = rows
         for columns, within, name in self._repeats:
-            rows = _with_repeated(rows, columns, within, name)
+            rows = _with_repeated(rows, batch, columns, within, name)
         return self._masks.of(rows)
 
 
-def _with_repeated(rows: DataFrame, columns: Sequence[str], within: Column, name: str) -> DataFrame:
-    """A column that is not null where the row's values of `columns` come more than once `within`."""
+def _with_repeated(rows: DataFrame, batch: DataFrame, columns: Sequence[str], within: Column, name: str) -> DataFrame:
+    """A column that is not null where the row's values of `columns` come more than once `within` the batch.
+
+    They are counted in the batch as it came, not in `rows`: the plan would double with every column.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     keys = [F.col(f"`{column}`").alias(f"{name}_{at}") for at, column in enumerate(columns)]
-    repeated = rows.where(within).groupBy(*keys).count().where("count > 1").withColumn(name, F.lit(True)).drop("count")
+    repeated = batch.where(within).groupBy(*keys).count().where("count > 1").withColumn(name, F.lit(True)).drop("count")
     same = [F.col(f"`{column}`").eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
     on = same[0]
     for one in same[1:]:

@@ -96,9 +96,16 @@ def suite_of(raw: Any, path: str) -> Suite:
             found.append(_expectation(one, [each.label for each in found]))
         except ValueError as error:
             problems.append(f"expectation {number}: {error}")
-    own = _own(raw)
+    own: dict[str, Any] = {}
+    try:
+        own = _own(raw)
+    except ValueError as error:
+        problems.append(str(error))
     for key in sorted(set(own) - {"bodySchema", "bodyFormat"}):
         problems.append(f"meta.rocketflow has an unknown key {key!r}; known: bodySchema, bodyFormat")
+    for key, value in sorted(own.items()):
+        if not isinstance(value, str):
+            problems.append(f"meta.rocketflow: {key} is text, not {value!r}")
     if problems:
         raise SuiteRefusedError(path, problems)
     return Suite(str(name), path, _version(found), tuple(found), own.get("bodySchema"), own.get("bodyFormat"))
@@ -141,7 +148,9 @@ def _label(kind: str, kwargs: dict[str, Any]) -> str:
 def _own(raw: dict[str, Any]) -> dict[str, Any]:
     meta = raw.get("meta")
     own = meta.get(_OWN) if isinstance(meta, dict) else None
-    return own if isinstance(own, dict) else {}
+    if own is not None and not isinstance(own, dict):
+        raise ValueError(f"meta.rocketflow is an object, not {own!r}")
+    return own or {}
 
 
 def _version(expectations: list[SuiteExpectation]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
 _OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})
 """Aggregates that leave nulls out: rows whose body could not be read do not count."""
+_PAIR_IN_SET: Final = "expect_column_pair_values_to_be_in_set"
 _NULLS: Final = "column_values.nonnull.unexpected_count"
 _NOTHING: Final = ("unexpected_index_list", "unexpected_index_query")
 
@@ -141,6 +142,8 @@ class _Planner:
         from pyspark.sql import functions as F  # noqa: N812
 
         engine = self.plan.engine
+        if check.source.type == _PAIR_IN_SET and check.source.kwargs.get("row_condition"):
+            raise _Refused("Great Expectations counts the rows outside of its row_condition too")
         needed = engine.needed(check.gx)
         if check.kind is Kind.SQL:
             metric = needed["unexpected_rows_query.row_count"]

@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rocketflow.quality.errors import ValidatorError
 from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.gx_metrics import (
@@ -159,4 +161,4 @@ def _rounded(value: Any) -> Any:
         return {key: _rounded(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_rounded(one) for one in value]
-    return value
+    return _rounded(value.item()) if isinstance(value, np.generic) else value
