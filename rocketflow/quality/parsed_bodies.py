@@ -140,6 +140,8 @@ def _readable(spec: BodySpec) -> Column:
         fine = fine & ~F.ltrim(text).startswith("[")
         # and of what follows an object it takes no notice: within brackets that is no JSON, or a second element
         more = ~F.rtrim(F.regexp_replace(text, "\\s+$", "")).endswith("}") | text.rlike(_MORE_BEHIND)
+        opened, closed = (F.length(F.replace(text, F.lit(one), F.lit(""))) for one in "{}")
+        more = more | (opened != closed)
         whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
         alone = whole.isNotNull() & F.variant_get(whole, "$[1]", "variant").isNull()
         fine = fine & (~more | alone)

@@ -50,6 +50,8 @@ def test_findings_are_a_failure_where_nobody_expects_them() -> None:
 def test_the_result_is_the_last_object() -> None:
     assert json_result(['{"a": 1}', "{no", '{"b": 2}', "[3]", "bye"]) == {"b": 2}
     assert json_result(["[1]", "1"]) is None
+    odd = RunningCommand([sys.executable, "-c", 'print(\'{"a": "x\\u2028y"}\')'], os.environ)
+    assert odd.wait(lambda _: None).result == {"a": "x\u2028y"}
 
 
 def finding(kind: str, file: str) -> dict[str, object]:

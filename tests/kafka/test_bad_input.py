@@ -209,6 +209,8 @@ def test_options_are_checked_at_start(store: str) -> None:
         (["--topics", "a", "--queues", "0"], "at least 1"),
         (["--topics", "a", "--id", "a b"], "letters, digits"),
         (["--topics-pattern", "("], "--topics-pattern"),
+        (["--topics", "a", "--kafka-option", "security.protocol=SASL_SLL"], "one of PLAINTEXT, SSL"),
+        (["--topics", "a", "--kafka-option", "sasl.mechanism=FOO"], "one of PLAIN, SCRAM"),
     ):
         with pytest.raises(UsageError, match=why):
             bridge("kafka-to-store", "127.0.0.1:1", store, *arguments)
@@ -225,6 +227,9 @@ def test_options_show_themselves_without_secrets(tmp_path: Path) -> None:
         ["sasl.password=pa55", "ssl_password=w0rd", f"ssl.ca.location={authority}", "fetch_max_bytes=9"], ()
     )
     assert "pa55" not in repr(given) + str(given)
+    spelt = parse_options(["security.protocol=sasl_ssl", "sasl.mechanism=scram-sha-256"], ())
+    assert spelt.shown() == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256"}
+    assert spelt.secured
     assert "w0rd" not in str(given.shown())
     assert given.hide("refused pa55 and w0rd") == "refused *** and ***"
     kept = given.for_client(

@@ -222,3 +222,53 @@ def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> N
     assert (done.good, done.quarantined) == (2, 1)
     assert [one["tags"] for one in rows_of(tmp_path / "store", "bad", ["tags"])] == ["b"]
     assert rows_of(tmp_path / "store", "good", ["tags"]) == []
+
+
+def test_bodies_that_a_parser_would_half_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Everything that is no JSON object and nothing else is quarantined, and holds nothing up."""
+    bad = [
+        b'{"a":1} garbage', b'{"a":1}{"a":2}', b'{"a":1},{"a":2}', b"{'a':1}", b'[{"a":1}]', b'{"a":' + b"[" * 100_000,
+        b'{"b":"}', b"{}}",
+    ]  # fmt: skip
+    good = [b'{"a":1}', b' {"a":2}\n', b'{"a":3,"x":[{"y":1},{"y":2}]}', b'{"a":4,"x":"} {"}', b'{"a":5,"x":"},{"}']
+    fill(tmp_path / "store", "data", [*bad, *good], 1)
+    suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
+    told = _run(spark, _job(tmp_path, suite, body_schema="a int"))
+    assert (told.good, told.quarantined, told.malformed) == (len(good), len(bad), len(bad))
+    assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
+
+
+def test_a_row_that_breaks_more_than_a_record_can_tell(spark: SparkSession, tmp_path: Path) -> None:
+    names = "abcdefghij"
+    fill(tmp_path / "store", "data", [json.dumps(dict.fromkeys(names, "漢" * 64)).encode()], 1)
+    broken = [
+        ("expect_compound_columns_to_be_unique", {"column_list": list(names[:2])}),
+        *(
+            (
+                "unexpected_rows_expectation",
+                {"unexpected_rows_query": f"SELECT * FROM {{batch}} WHERE length({one}) > 1"},
+            )
+            for one in names
+        ),
+        *(("expect_column_value_lengths_to_be_between", {"column": one, "max_value": 1}) for one in names),
+    ]
+    suite = write_suite(tmp_path / "s.json", *broken)
+    told = _run(spark, _job(tmp_path, suite, body_schema=", ".join(f"{one} string" for one in names)))
+    assert (told.good, told.quarantined) == (0, 1)
+    (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
+    assert len(dict(row["properties"])["QUALITY_VIOLATIONS"].encode()) <= 12_000
+
+
+def test_several_columns_of_unique_values_and_quantiles(spark: SparkSession, tmp_path: Path) -> None:
+    bodies = [json.dumps({"a": n, "b": n // 2, "c": min(n, 7)}).encode() for n in range(10)]
+    fill(tmp_path / "store", "data", bodies, 1)
+    quantiles = {"quantiles": [0.1, 0.5], "value_ranges": [[0, 5], [3, 7]]}
+    suite = write_suite(
+        tmp_path / "s.json",
+        *(("expect_column_values_to_be_unique", {"column": one}) for one in "ac"),
+        ("expect_column_quantile_values_to_be_between", {"column": "a", "quantile_ranges": quantiles}),
+    )
+    told = _run(spark, _job(tmp_path, suite, body_schema="a int, b int, c int"))
+    assert (told.good, told.quarantined) == (7, 3)
+    (result,) = read_results(str(tmp_path / "store"))
+    assert not result.fields["success"]

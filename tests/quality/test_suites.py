@@ -50,6 +50,14 @@ def test_a_file_that_is_no_suite(tmp_path: Path) -> None:
             assert caught.match(problem)
 
 
+@pytest.mark.parametrize("meta", ["warn", ["warn"], {"bodySchema": 5}])
+def test_own_settings_that_are_none(tmp_path: Path, meta: object) -> None:
+    raw = suite_json(("expect_table_row_count_to_be_between", {"min_value": 0}))
+    (tmp_path / "s.json").write_text(json.dumps({**raw, "meta": {"rocketflow": meta}}))
+    with pytest.raises(SuiteRefusedError, match=r"meta\.rocketflow"):
+        load_suite(tmp_path / "s.json")
+
+
 def test_labels_versions_actions() -> None:
     one = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
     made = suite(one, one, {"type": "expect_table_row_count_to_be_between", "kwargs": {}, "severity": "warning"})
@@ -161,6 +169,20 @@ def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
     assert reasons.why(body).startswith(why)
     assert BodyReasons("csv", (("a", "int"), ("b", "string"))).why(b"x,y") == 'field a is no int: "x"'
     assert BodyReasons("csv", (("a", "int"), ("b", "string"))).why(b"1") == "has 1 fields, the body schema has 2"
+
+
+@pytest.mark.parametrize(
+    ("body_format", "separator", "body"),
+    [
+        ("json", ",", b'{"a":' + b"[" * 100_000),
+        ("csv", ",", b"AA,xx\nBB,3"),
+        ("csv", ",", b"x" * 200_000 + b",yy"),
+        ("csv", "||", b"AA||x"),
+    ],
+)
+def test_no_body_is_too_odd_to_be_told_of(body_format: str, separator: str, body: bytes) -> None:
+    reasons = BodyReasons(body_format, (("a", "string"), ("b", "int")), separator=separator)
+    assert reasons.why(body) == "could not be read with the body schema"
 
 
 def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

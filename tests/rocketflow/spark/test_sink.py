@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import StructType
 
+from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink import make_stream_writer
+from rocketflow.spark.sink_options import SinkOptions
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.sink.sink_commit import ReplayMismatchError, last_commit
@@ -299,3 +301,10 @@ def test_large_batches_of_a_stream_are_staged_over_the_files_of_earlier_ones(
     assert bodies(path) == Counter(wanted)
     assert any((path / "rocketflow" / "spare").iterdir())
     assert verify_store(path).findings == []
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/store", "hdfs://nn/store"])
+def test_a_place_that_is_not_of_this_file_system(path: str) -> None:
+    with pytest.raises(OptionError, match=r"option path='\w+://.*local file system"):
+        SinkOptions.parse({"path": path, "topic": "t"})
+    assert SinkOptions.parse({"path": "file:///a/b%20c", "topic": "t"}).path == "/a/b c"

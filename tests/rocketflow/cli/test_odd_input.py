@@ -1,0 +1,163 @@
+"""Commands on lines, places and files that a user did not mean: each is told, and nothing else is held up by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from tests.reliability.trials import COMMAND_LINE, environment
+
+SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
+
+
+def filled(path: Path, count: int = 8) -> list[int]:
+    """A store of one queue; the places of its messages."""
+    with MessageStore.open(path, SIZES) as store:
+        put = [store.put_message(Message("t", b"message %d" % n, keys=f"k{n}", queue_id=0)) for n in range(count)]
+    return [one.physical_offset for one in put]
+
+
+def damage(file: Path, at: int, data: bytes = b"damaged") -> None:
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(data)
+
+
+def command(*words: object, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    arguments = [sys.executable, "-c", COMMAND_LINE, *map(str, words)]
+    return subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, check=False, **more)
+
+
+def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
+    lines = [
+        b'\xef\xbb\xbf{"body": "first"}',
+        b'{"body": "x", "bornTimestamp": 99999999999999999999999}',
+        b'{"body": "x", "queueId": 65536}',
+        b"[" * 100_000,
+        b'{"body": "\xff"}',
+        b'{"body": "last"}',
+    ]
+    (tmp_path / "lines").write_bytes(b"\n".join(lines))
+    for source, more in (("-", {"input": b"\n".join(lines)}), (str(tmp_path / "lines"), {})):
+        store = tmp_path / f"s{len(source)}"
+        ended = command("store", "append", store, "--topic", "t", "--input", source, **more)
+        told = [json.loads(line) for line in ended.stdout.splitlines()]
+        assert ended.returncode == 1
+        assert [one["status"] for one in told] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 4, "PUT_OK"]
+        assert [one["line"] for one in told[1:5]] == [2, 3, 4, 5]
+        assert [line.split(b":")[1] for line in ended.stderr.splitlines()] == [b" line %d" % n for n in (2, 3, 4, 5)]
+
+
+def test_append_waits_for_no_other_line(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t"]
+    with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(3):
+            process.stdin.write(b'{"body": "%d"}\n' % number)
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["status"] == "PUT_OK"
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_append_to_a_store_whose_sizes_a_file_tells(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=65536\n")
+    words = ("store", "append", tmp_path / "s", "--topic", "t", "--config", tmp_path / "broker.conf")
+    assert command(*words, input=b'{"body": "x"}').returncode == 0
+    assert {one.stat().st_size for one in (tmp_path / "s" / "commitlog").iterdir()} == {65536}
+
+
+def test_cat_and_export_tell_what_they_leave_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    places = filled(path)
+    damage(path / "commitlog" / f"{0:020d}", places[3] + 95)
+    assert run(["store", "cat", str(path), "--topic", "t", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["queueOffset"] for line in out.splitlines()] == [0, 1, 2, 4, 5, 6, 7]
+    assert f"queue 0, offset 3: cannot be read (physical offset {places[3]})" in err
+    assert run(["store", "cat", str(path), "--topic", "t", "--from", "4", "--json"]) == 0
+    capsys.readouterr()
+    assert run(["store", "export", str(path), "--topic", "t", "--to", str(tmp_path / "out"), "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["leftOut"], len(told["files"])) == (7, 1, 1)
+
+
+def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    places = filled(path)
+    log, queue = path / "commitlog" / f"{0:020d}", path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    damage(log, places[2] + 4)
+    damage(queue, 5 * UNIT_SIZE, bytes(UNIT_SIZE))
+    for file, count, at in ((log, 2, places[2]), (queue, 5, 5 * UNIT_SIZE)):
+        assert run(["store", "dump", str(file)]) == 0
+        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (len(told), told[-1]["kind"], told[-1]["position"]) == (count + 1, "damaged", at)
+    (index,) = (path / "index").iterdir()
+    index.write_bytes(b"short")
+    assert run(["store", "dump", str(index)]) == 3
+    assert f"{index} at 0: 5 bytes" in capsys.readouterr().err
+
+
+def test_rebuild_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    filled(path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    for directory in (path / "commitlog", tmp_path / "other"):
+        before = sorted(os.listdir(directory))
+        for more in ([], ["--dry-run"]):
+            assert run(["store", "rebuild", str(directory), *more]) == 2
+            assert "holds no commitlog/" in capsys.readouterr().err
+        assert sorted(os.listdir(directory)) == before
+
+
+def test_settings_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s"
+    filled(path)
+    (tmp_path / "broker.conf").write_text("fileReservedTime=9\n")
+    words = ["store", "clean", str(path), "--dry-run", "--json"]
+    monkeypatch.setenv("ROCKETFLOW_fileReservedTime", "5")
+    for more in ([], ["--config", str(tmp_path / "broker.conf")]):  # before the file's
+        assert run([*words, *more]) == 0
+        assert json.loads(capsys.readouterr().out)["reservedHours"] == 5
+    monkeypatch.setenv("ROCKETFLOW_fileReservedTime", "x")
+    assert run(words) == 2
+    assert "ROCKETFLOW_fileReservedTime" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    places = filled(path, 300)
+    for words, code in ((("cat", path, "--topic", "t"), 0), (("info", path), 0), (("verify", path), 3)):
+        if code:
+            damage(path / "commitlog" / f"{0:020d}", places[3] + 95)
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND_LINE, "store", *map(str, words)],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.wait(60), b"Traceback" in process.stderr.read()) == (code, False)
+        process.stderr.close()
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    filled(path)
+    assert run(["store", "export", str(path), "--topic", "t", "--to", "/proc/x"]) == 2
+    assert "/proc/x" in capsys.readouterr().err
