@@ -3,6 +3,8 @@
 import sys
 
 from rocketflow.quality.quality_job import main
+from rocketflow.stderr import own_stderr
 
 if __name__ == "__main__":
+    own_stderr()
     sys.exit(main())

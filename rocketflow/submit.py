@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow.child_process import run_child
 from rocketflow.errors import UsageError
+from rocketflow.stderr import with_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,4 +76,4 @@ def submit_job(job: str, arguments: Sequence[str]) -> int:
             return code
     command = submit_command(job, arguments)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return run_child(command, environment).returncode
+    return run_child(command, with_stderr(environment)).returncode

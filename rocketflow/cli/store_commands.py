@@ -14,6 +14,7 @@ import typer
 from rocketflow.cli import failures
 from rocketflow.cli.left_out import LeftOut
 from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields
+from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,22 @@ def _reader(path: str, config: str | None) -> StoreReader:
     from rocketflow_store import StoreReader
 
     return StoreReader(path, _config(config))
+
+
+def _check_topic(reader: StoreReader, topic: str, queue: int | None = None) -> None:
+    """Refuse a topic or a queue that the store does not have; where all queues may be lost say so."""
+    from rocketflow_store.errors import UnknownTopicError
+
+    if topic not in reader.topics():
+        if reader.log_files and not reader.topics():
+            raise UsageError(
+                f"no topic {topic!r}: the CommitLog has no ConsumeQueue at all; where they are lost "
+                f"`rocketflow store rebuild {reader.path}` makes them again"
+            )
+        raise UnknownTopicError(topic)
+    if queue is not None and queue not in reader.queues(topic):
+        there = ", ".join(map(str, reader.queues(topic)))
+        raise UsageError(f"--queue {queue}: topic {topic} has messages in these: {there}")
 
 
 def _emit(fields: dict[str, Any]) -> None:
@@ -89,11 +106,9 @@ def cat(
     config: ConfigOption = None,
 ) -> None:
     """Messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
-    from rocketflow_store.errors import UnknownTopicError
-
     with _reader(path, config) as reader:
-        if topic not in reader.topics() and not follow:
-            raise UnknownTopicError(topic)
+        if not follow:
+            _check_topic(reader, topic, queue)
         left_out = LeftOut(reader, topic, tags)
         messages = _messages(reader, topic, queue, start, end, left_out, follow)
         _show(messages, body, as_json, most)
@@ -228,14 +243,13 @@ def offset(
     config: ConfigOption = None,
 ) -> None:
     """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
-    from rocketflow_store.errors import UnknownTopicError
     from rocketflow_store.queues.offset_by_time import TimeBoundary
 
+    boundary = boundary.lower()  # RocketMQ spells them in capitals
     if boundary not in tuple(TimeBoundary):
         raise typer.BadParameter(f"--boundary {boundary!r}: {', '.join(TimeBoundary)}")
     with _reader(path, config) as reader:
-        if queue not in reader.queues(topic):
-            raise UnknownTopicError(f"{topic} (queue {queue})")
+        _check_topic(reader, topic, queue)
         found = reader.get_offset_in_queue_by_time(topic, queue, timestamp, boundary)
     if as_json:
         _emit({"offset": found})
@@ -442,12 +456,10 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
-    from rocketflow_store.errors import UnknownTopicError
     from rocketflow_store.export import export_topic
 
     with _reader(path, config) as reader:
-        if topic not in reader.topics():
-            raise UnknownTopicError(topic)
+        _check_topic(reader, topic)
         result = export_topic(reader, topic, to)
     if as_json:
         _emit(result)

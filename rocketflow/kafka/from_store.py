@@ -142,8 +142,14 @@ class StoreToKafka:
         """Fence whoever had this id, end what it had begun, and read how far it came."""
         if self._new:
             ensure_topic(self._options)
+            missing = []
             for topic, target in self._names.items():
-                self._kafka.partitions(target, 1 if self._options.by_key else self._queue_count(topic))
+                try:
+                    self._kafka.partitions(target, 1 if self._options.by_key else self._queue_count(topic))
+                except TopicMissingError as error:
+                    missing.append(error)
+            if missing:
+                raise TopicMissingError("; ".join(map(str, missing)))
         self._producer = clients.producer(self._options)
         mark = read_mark(self._options)
         if mark is not None:

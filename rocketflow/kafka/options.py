@@ -135,7 +135,7 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
     check_sink_id(f"kafka-bridge:{bridge_id}")
     return BridgeOptions(
         direction=direction,
-        bootstrap=given.bootstrap,
+        bootstrap=_addresses(given.bootstrap),
         store=given.store,
         choice=choice,
         bridge_id=bridge_id,
@@ -177,3 +177,15 @@ def parse(arguments: Sequence[str] | None, *, program: str, direction: str | Non
     )
     add_arguments(parser, direction=direction)
     return options_of(parser.parse_args(arguments), direction)
+
+
+def _addresses(text: str) -> str:
+    """Brokers as a user lists them; UsageError for what is no address."""
+    found = [one.strip() for one in text.split(",") if one.strip()]
+    for one in found:
+        host, colon, port = one.rpartition(":")
+        if colon and not (host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise UsageError(f"--bootstrap {one}: must be host:port, the port from 1 to 65535")
+    if not found:
+        raise UsageError("--bootstrap is empty: give host:port, comma-separated")
+    return ",".join(found)

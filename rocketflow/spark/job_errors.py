@@ -11,6 +11,8 @@ from rocketflow_store.errors import StoreError
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
 _USAGE: Final = {
+    "AnalysisException",
+    "ParseException",
     "OptionError",
     "UnknownColumnError",
     "ColumnNameError",
@@ -26,6 +28,9 @@ def exit_code_of(error: BaseException) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     text = str(error)
+    if type(error).__name__ in _USAGE:  # Spark's of a query or a trigger that it does not understand
+        print(f"error: {text.strip().splitlines()[0]}", file=sys.stderr)
+        return 2
     found = [match for match in _OWN_ERROR.finditer(text) if match[1] != "PySparkRuntimeError"]
     if found:
         name, what = found[-1][1], found[-1][2]

@@ -6,6 +6,7 @@ Unix sockets between JVM and Python save about 40 ms a micro-batch; the plain lo
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -104,4 +105,6 @@ def build_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
+    if "ROCKETFLOW_DEBUG" not in os.environ:  # what it logs with a stack trace is raised too, and told in one line
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark

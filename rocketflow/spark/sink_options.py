@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
 from rocketflow.spark.options import local_path
 from rocketflow_store.columns import SINK_COLUMNS
-from rocketflow_store.errors import MessageRejectedError, StoreError, UnknownColumnError
+from rocketflow_store.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.sink.sink_commit import check_sink_id
 from rocketflow_store.status import FlushDiskType
@@ -81,9 +81,12 @@ class SinkOptions:
             if topic is not None:
                 check_send_topic(topic)
             sink_id, txn_id = values.text("sinkId"), values.text("txnId")
-            for one in (sink_id, txn_id):
-                if one is not None:
-                    check_sink_id(one)
+            for name, one in (("sinkId", sink_id), ("txnId", txn_id)):
+                try:
+                    if one is not None:
+                        check_sink_id(one)
+                except StoreConfigError as error:
+                    raise OptionError(name, f"option {name}={one!r}: {error.why}") from error
         except MessageRejectedError as error:
             raise OptionError("topic", f"option topic={topic!r}: {error.why}") from error
         return cls(

@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketflow.arguments import key_values
 from rocketflow.job_timing import timing
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
 from rocketflow_store import StoreReader
+from rocketflow_store.retry.requeue_properties import DELIVERED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,8 +93,13 @@ def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
         .load()
     )
     if job.sql is None:
-        columns = ["body", "tags", "keys", "flag", "bornTimestamp"]
-        return rows.select(*columns, *(["properties"] if "properties" in rows.columns else []))
+        columns: list[Any] = ["body", "tags", "keys", "flag", "bornTimestamp"]
+        if "properties" in rows.columns:
+            from pyspark.sql import functions as F  # noqa: N812
+
+            over = F.map_filter("properties", lambda name, _: ~name.isin(*DELIVERED))
+            columns.append(over.alias("properties"))
+        return rows.select(*columns)
     rows.createOrReplaceTempView("messages")
     return spark.sql(job.sql)
 

@@ -214,6 +214,9 @@ def test_options_are_checked_at_start(store: str) -> None:
     ):
         with pytest.raises(UsageError, match=why):
             bridge("kafka-to-store", "127.0.0.1:1", store, *arguments)
+    for address in ("localhost:abc", "localhost:0", ":9092", " , "):
+        with pytest.raises(UsageError, match="--bootstrap"):
+            bridge("kafka-to-store", address, store, "--topics", "a")
     with pytest.raises(UsageError, match=r"fetch_max_bytse.*did you mean fetch_max_bytes"):
         bridge("kafka-to-store", "127.0.0.1:1", store, "--topics", "a", "--kafka-option", "fetch_max_bytse=1")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,35 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureF
     filled(path)
     assert run(["store", "export", str(path), "--topic", "t", "--to", "/proc/x"]) == 2
     assert "/proc/x" in capsys.readouterr().err
+
+
+def test_queues_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    filled(path)
+    for words in (["cat"], ["offset", "--timestamp", "0"]):
+        assert run(["store", *words[:1], str(path), "--topic", "t", "--queue", "9", *words[1:]]) == 2
+        assert "topic t has messages in these: 0" in capsys.readouterr().err
+    assert (
+        run(["store", "offset", str(path), "--topic", "t", "--queue", "0", "--timestamp", "0", "--boundary", "UPPER"])
+        == 0
+    )
+    capsys.readouterr()
+    shutil.rmtree(path / "consumequeue")
+    assert run(["store", "cat", str(path), "--topic", "t"]) == 2
+    assert f"rocketflow store rebuild {path}" in capsys.readouterr().err
+
+
+def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
+    """spark-submit joins the two: what a job says of errors and progress must not be among its results."""
+    job = (
+        "import sys; from rocketflow.stderr import own_stderr; "
+        "own_stderr(); print('out'); print('error', file=sys.stderr)"
+    )
+    submit = (
+        "import os, subprocess, sys; from rocketflow.stderr import with_stderr; "
+        f"subprocess.run([sys.executable, '-c', {job!r}], env=with_stderr(os.environ), stderr=subprocess.STDOUT)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", submit], env=environment(), capture_output=True, timeout=60, check=True
+    )
+    assert (ended.stdout, ended.stderr) == (b"out\n", b"error\n")
