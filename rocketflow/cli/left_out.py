@@ -26,7 +26,11 @@ class LeftOut:
         if len(messages) == end - start or self._reader.find_batch(self._topic, queue_id) is not None:
             return
         from rocketflow_store.queues.consume_queue import pre_blank
+        from rocketflow_store.topic_names import LMQ_PREFIX
 
+        if self._topic.startswith(LMQ_PREFIX):  # its messages are another topic's, and have that one's offsets
+            self._light(queue_id, start, end, len(messages))
+            return
         there = {one.queue_offset for one in messages}
         low = max(start, self._reader.min_offset(self._topic, queue_id))
         units = self._reader.read_units(self._topic, queue_id, low, end)
@@ -38,3 +42,9 @@ class LeftOut:
                 self.count += 1
                 where = f"physical offset {int(unit['phy_offset'])}"
                 print(f"error: queue {queue_id}, offset {at}: cannot be read ({where})", file=sys.stderr)
+
+    def _light(self, queue_id: int, start: int, end: int, count: int) -> None:
+        missing = end - max(start, self._reader.min_offset(self._topic, queue_id)) - count
+        if self._filter.matches_all and missing > 0:
+            self.count += missing
+            print(f"error: queue {queue_id}, offsets {start} to {end - 1}: {missing} cannot be read", file=sys.stderr)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,20 @@ def test_cat_and_export_tell_what_they_leave_out(tmp_path: Path, capsys: pytest.
     assert run(["store", "export", str(path), "--topic", "t", "--to", str(tmp_path / "out"), "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
     assert (told["rows"], told["leftOut"], len(told["files"])) == (7, 1, 1)
+
+
+def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:
+        light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+        places = [store.put_message(Message("t", b"%d" % n, properties=light)).physical_offset for n in range(6)]
+    words = ["store", "cat", str(path), "--topic", "%LMQ%a", "--json"]
+    assert run(words) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    damage(path / "commitlog" / f"{0:020d}", places[2] + 4)
+    assert run(words) == 3
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), "1 cannot be read" in err) == (5, True)
 
 
 def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
