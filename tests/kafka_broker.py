@@ -157,7 +157,7 @@ class KafkaBroker:
             "-cp",
             str(kafka_jars() / "*"),
         ]
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = base64.urlsafe_b64encode(b"\x00" + uuid.uuid4().bytes[1:]).decode().rstrip("=")  # never begins with -
         tool = [str(java), *_QUICK, *java_command[1:], "kafka.tools.StorageTool"]
         subprocess.run([*tool, "format", "-t", cluster, "-c", str(properties), *users], check=True, capture_output=True)
         self.data = home / "data"
