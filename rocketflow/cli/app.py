@@ -116,9 +116,9 @@ def run(arguments: list[str]) -> int:
     try:
         result = app(args=arguments, prog_name="rocketflow", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
-    except SystemExit as ended:
+    except SystemExit:
         if type(sys.stdout).__name__ != "PacifyFlushWrapper":
-            raise ended
+            raise
         return 0  # the parser's answer to a reader that went away: nothing is to be said
     except (Exception, KeyboardInterrupt) as error:
         code = _usage_code(error)

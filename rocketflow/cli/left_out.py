@@ -34,14 +34,17 @@ class LeftOut:
         there = {one.queue_offset for one in messages}
         low = max(start, self._reader.min_offset(self._topic, queue_id))
         units = self._reader.read_units(self._topic, queue_id, low, end)
-        for at, (unit, blank) in enumerate(zip(units, pre_blank(units).tolist(), strict=True), low):
-            if at in there or blank or not self._filter.matches_code(int(unit["tags_code"])):
+        wanted = ~pre_blank(units) & self._filter.mask_codes(units["tags_code"].astype("i8"))
+        for row in wanted.nonzero()[0].tolist():
+            at, place = low + row, int(units["phy_offset"][row])
+            if at in there:
                 continue
-            found = self._reader.look_message_by_offset(int(unit["phy_offset"]))
+            found = self._reader.look_message_by_offset(place)
             if found is None or (found.topic, found.queue_id, found.queue_offset) != (self._topic, queue_id, at):
                 self.count += 1
-                where = f"physical offset {int(unit['phy_offset'])}"
-                print(f"error: queue {queue_id}, offset {at}: cannot be read ({where})", file=sys.stderr)
+                print(
+                    f"error: queue {queue_id}, offset {at}: cannot be read (physical offset {place})", file=sys.stderr
+                )
 
     def _light(self, queue_id: int, start: int, end: int, count: int) -> None:
         missing = end - max(start, self._reader.min_offset(self._topic, queue_id)) - count

@@ -64,6 +64,13 @@ def _check_topic(reader: StoreReader, topic: str, queue: int | None = None) -> N
         raise UsageError(f"--queue {queue}: topic {topic} has messages in these: {there}")
 
 
+def _end_with(left_out: int) -> None:
+    """End a command that left messages out with the exit code that says so."""
+    if left_out:
+        print(f"error: {left_out} messages could not be read; see store verify", file=sys.stderr)
+        raise typer.Exit(failures.EXIT_LOST)
+
+
 def _emit(fields: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
 
@@ -112,9 +119,7 @@ def cat(
         left_out = LeftOut(reader, topic, tags)
         messages = _messages(reader, topic, queue, start, end, left_out, follow)
         _show(messages, body, as_json, most)
-    if left_out.count:
-        print(f"error: {left_out.count} messages could not be read; see store verify", file=sys.stderr)
-        raise typer.Exit(failures.EXIT_LOST)
+    _end_with(left_out.count)
 
 
 def _messages(
@@ -465,9 +470,7 @@ def export(
         _emit(result)
     else:
         print(f"{result['rows']} rows, {len(result['files'])} files in {to}")
-    if result["leftOut"]:
-        print(f"error: {result['leftOut']} messages could not be read; see store verify", file=sys.stderr)
-        raise typer.Exit(failures.EXIT_LOST)
+    _end_with(result["leftOut"])
 
 
 @store_app.command()

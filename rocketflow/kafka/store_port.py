@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,5 +72,5 @@ def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
 
 
 def config_of(file: str | None) -> StoreConfig:
-    """Settings of a broker.conf, or the defaults."""
-    return StoreConfig() if file is None else StoreConfig.from_broker_conf(file)
+    """Settings of the environment, of a broker.conf, or the defaults."""
+    return StoreConfig.given(file, os.environ) or StoreConfig()

@@ -139,7 +139,7 @@ def _readable(spec: BodySpec) -> Column:
     if spec.format == "json":  # of an array Spark would take the first element
         fine = fine & ~F.ltrim(text).startswith("[")
         # and of what follows an object it takes no notice: within brackets that is no JSON, or a second element
-        more = ~F.rtrim(F.regexp_replace(text, "\\s+$", "")).endswith("}") | text.rlike(_MORE_BEHIND)
+        more = ~text.rlike(r"\}\s*$") | text.rlike(_MORE_BEHIND)
         opened, closed = (F.length(F.replace(text, F.lit(one), F.lit(""))) for one in "{}")
         more = more | (opened != closed)
         whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))

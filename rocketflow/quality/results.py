@@ -44,13 +44,6 @@ class BatchResult:
         return f"{self.fields['query']}-{self.fields['batchId']}"
 
 
-def _plain(value: Any) -> Any:
-    """Some of Great Expectations' verdicts are NumPy's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} has no place in JSON")
-
-
 def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, property_crc: bool) -> EncodedChunk:
     """The message of a result, to be committed: only the store's own code writes to a system topic."""
     topics = sorted({one["topic"] for one in fields["ranges"]})
@@ -60,7 +53,7 @@ def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, p
     record = RecordFields(
         topic=RESULT_TOPIC.encode(),
         queue_id=0,
-        body=json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_plain).encode(),
+        body=json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(),
         properties=encode_properties({"KEYS": keys, "TAGS": tag, "UNIQ_KEY": uniq_key}),
         flag=0,
         sys_flag=0,

@@ -150,6 +150,7 @@ def as_json(result: Any) -> dict[str, Any]:
     """GX's JSON of a result; numbers with 12 digits, so that the order in which rows were added does not show."""
     made: dict[str, Any] = result.to_json_dict()
     made.get("result", {}).get("details", {}).pop("unexpected_rows", None)
+    made["success"] = bool(made["success"])  # of some expectations it is NumPy's
     made["result"] = _rounded(made.get("result", {}))
     return made
 

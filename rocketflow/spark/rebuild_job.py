@@ -36,8 +36,8 @@ class RebuildJob:
     config: str | None = None
 
     def store_config(self) -> StoreConfig | None:
-        """Its broker.conf's settings, None without one."""
-        return None if self.config is None else StoreConfig.from_broker_conf(self.config)
+        """The environment's settings and its broker.conf's, None without any."""
+        return StoreConfig.given(self.config, os.environ)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -52,7 +53,7 @@ class RequeueJob:
 
     def store_config(self) -> StoreConfig:
         """Its broker.conf's settings, the defaults without one; what is moved is on the disk before it counts."""
-        known = StoreConfig() if self.config is None else StoreConfig.from_broker_conf(self.config)
+        known = StoreConfig.given(self.config, os.environ) or StoreConfig()
         return replace(known, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 

@@ -165,7 +165,7 @@ def _first_written(data: memoryview, position: int) -> int:
     """Where the first byte from `position` on is that is not zero; -1 where there is none."""
     for at in range(position, len(data), _LOOK):
         block = bytes(data[at : at + _LOOK])
-        if any(block):
+        if block != bytes(len(block)):
             return at + len(block) - len(block.lstrip(b"\0"))
     return -1
 

@@ -225,11 +225,10 @@ class MessageStore:
                     return result
 
     def _clean_batch_queues(self) -> list[Path]:
-        oldest, now_ms = self._files.oldest, self.config.clock.now_ms()
-        there_from = oldest.file_from_offset if oldest else 0
+        config = self.config
         with self._dispatch.lock:
             return self._parts.batch_queues.remove_below(
-                there_from, now_ms, self.config.destroy_maped_file_interval_forcibly
+                self._files.there_from, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
             )
 
     def _check_open(self) -> None:

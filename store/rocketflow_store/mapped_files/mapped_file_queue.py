@@ -143,9 +143,9 @@ class MappedFileQueue:
         return None
 
     @property
-    def oldest(self) -> MappedFile | None:
-        """The oldest file that is there, one that is about to go too."""
-        return next(iter(self._files.values()), None)
+    def there_from(self) -> int:
+        """Where the oldest file begins that is there, one that is about to go too; 0 without files."""
+        return next(iter(self._files), 0)
 
     @property
     def last(self) -> MappedFile | None:

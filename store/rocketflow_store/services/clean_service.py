@@ -105,8 +105,7 @@ class CleanService:
         self._redelete(now_ms, result)
         first = self._files.first
         result.min_phy_offset = first.file_from_offset if first else 0
-        oldest = self._files.oldest  # while somebody holds a file it may come back, and needs what points at it
-        there_from = oldest.file_from_offset if oldest else 0
+        there_from = self._files.there_from  # a file that somebody holds may come back, and needs what points at it
         if there_from > self._followed:
             self._follow(there_from, now_ms, pause, result)
             self._followed = there_from
