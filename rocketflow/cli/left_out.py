@@ -25,7 +25,8 @@ class LeftOut:
         """Of the offsets [start, end) `messages` are those that came."""
         if len(messages) == end - start or self._reader.find_batch(self._topic, queue_id) is not None:
             return
-        from rocketflow_store.queues.consume_queue import pre_blank
+        from rocketflow_store.queues.consume_queue import pre_blank, written
+        from rocketflow_store.reading.store_queries import NO_UNIT
         from rocketflow_store.topic_names import LMQ_PREFIX
 
         if self._topic.startswith(LMQ_PREFIX):  # its messages are another topic's, and have that one's offsets
@@ -33,8 +34,13 @@ class LeftOut:
             return
         there = {one.queue_offset for one in messages}
         low = max(start, self._reader.min_offset(self._topic, queue_id))
-        units = self._reader.read_units(self._topic, queue_id, low, end)
-        wanted = ~pre_blank(units) & self._filter.mask_codes(units["tags_code"].astype("i8"))
+        units = self._reader.read_units(self._topic, queue_id, low, end, on_missing="skip")
+        absent = ~written(units)
+        if absent.any():
+            gone = low + absent.nonzero()[0]
+            self.count += len(gone)
+            print(f"error: queue {queue_id}, offsets {gone[0]} to {gone[-1]}: {NO_UNIT}", file=sys.stderr)
+        wanted = ~absent & ~pre_blank(units) & self._filter.mask_codes(units["tags_code"].astype("i8"))
         for row in wanted.nonzero()[0].tolist():
             at, place = low + row, int(units["phy_offset"][row])
             if at in there:

@@ -99,9 +99,9 @@ def check(
 
 def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.errors import RocketFlowError
+    from rocketflow.job_errors import exit_code_of
     from rocketflow.quality.range_check import check_range, preflight
     from rocketflow.quality.session import quality_session
-    from rocketflow.spark.job_errors import exit_code_of
     from rocketflow_store.errors import StoreError
 
     preflight(check)

@@ -31,7 +31,7 @@ _EXAMPLE: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line; the exit code is that of interface.md's table."""
-    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow.job_errors import exit_code_of
 
     parser = argparse.ArgumentParser(
         prog="kafka_bridge.py", description="Copy topics between Kafka and a store, exactly once.", epilog=_EXAMPLE

@@ -211,13 +211,10 @@ class StoreToKafka:
     def _plan(self) -> list[_Range]:
         """What the next transaction takes: something of every queue, at most `max_batch_rows` in all."""
         bounds = self._bounds()
+        starts = {key: self._checked_start(*key, *limits) for key, limits in bounds.items()}
+        waiting = [_Range(*key, starts[key], high) for key, (_, high) in bounds.items() if starts[key] < high]
         if self._targets is None:
-            self._targets = {key: high for key, (_, high) in bounds.items()}
-        waiting = []
-        for (topic, queue_id), (low, high) in bounds.items():
-            start = self._checked_start(topic, queue_id, low, high)
-            if start < high:
-                waiting.append(_Range(topic, queue_id, start, high))
+            self._targets = {(one.topic, one.queue_id): one.end for one in waiting}
         if not waiting:
             return []
         self._turn += 1
@@ -248,7 +245,8 @@ class StoreToKafka:
         if not self._options.until_caught_up or self._targets is None:
             return False
         done = self._progress
-        return all(done.get(topic, {}).get(str(queue), 0) >= end for (topic, queue), end in self._targets.items())
+        left = [key for key, end in self._targets.items() if done.get(key[0], {}).get(str(key[1]), 0) < end]
+        return not left or not self._bounds().keys() & left  # a topic that was deleted has nothing more to come
 
     def _look_at_lag(self) -> None:
         behind = 0

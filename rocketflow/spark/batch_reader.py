@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -81,10 +82,12 @@ class RocketFlowBatchReader(DataSourceReader):
             if covered is None or any(topic.startswith(_LMQ_PREFIX) for topic in topics):
                 continue
             candidates = KeyCandidates(*covered)
-            for topic in topics:
-                for key in keys:
-                    for queue_id, offset in self._stores.offsets_of_key(name, topic, key, _MAX_CANDIDATES):
-                        candidates.offsets.setdefault(QueueKey(name, topic, queue_id), []).append(offset)
-            if sum(map(len, candidates.offsets.values())) < _MAX_CANDIDATES:
+            for topic, key in itertools.product(sorted(topics), sorted(keys)):
+                places = self._stores.offsets_of_key(name, topic, key, _MAX_CANDIDATES)
+                if places is None:
+                    break
+                for queue_id, offset in places:
+                    candidates.offsets.setdefault(QueueKey(name, topic, queue_id), []).append(offset)
+            else:
                 found[name] = candidates
         return found

@@ -133,7 +133,7 @@ def _print_progress() -> Progress:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is that of interface.md's table."""
-    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow.job_errors import exit_code_of
 
     try:
         result = run_in_own_session(parse_arguments(arguments))

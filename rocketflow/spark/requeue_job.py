@@ -134,7 +134,7 @@ def main_without_spark(arguments: Sequence[str]) -> int | None:
 
 
 def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str, Any], int] | None]) -> int | None:
-    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow.job_errors import exit_code_of
 
     began, job = time.monotonic(), None
     try:

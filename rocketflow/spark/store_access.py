@@ -115,7 +115,7 @@ class SourceStores:
         if next_offset <= low:
             return QueuePosition(next_offset)
         reader = self.reader(key.store)
-        unit = reader.read_units(key.topic, key.queue_id, next_offset - 1, next_offset)
+        unit = reader.read_units(key.topic, key.queue_id, next_offset - 1, next_offset, on_missing="skip")
         phy_offset, size = int(unit["phy_offset"][0]), int(unit["msg_size"][0])
         checksum = reader.record_checksum(phy_offset, size)
         if checksum is None:
@@ -130,8 +130,8 @@ class SourceStores:
         return (found.phy_offset, found.checksum) == (position.phy_offset, position.checksum)
 
     def record_sizes(self, key: QueueKey, start: int, end: int) -> npt.NDArray[np.int64]:
-        """Bytes of each record of [start, end)."""
-        units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end)
+        """Bytes of each record of [start, end); 0 where a queue file is gone."""
+        units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end, on_missing="skip")
         return units["msg_size"].astype(np.int64)
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
@@ -163,11 +163,17 @@ class SourceStores:
             return None
         return covered.begin_phy_offset, covered.end_phy_offset
 
-    def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]]:
-        """(queue id, queue offset) of at most `max_count` messages of a topic that the index names for a key."""
+    def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]] | None:
+        """(queue id, queue offset) of the messages of a topic that the index names for a key.
+
+        None where it has `max_count` entries or more that may be meant: not all of them are looked at.
+        """
         reader = self.reader(store)
         found: dict[tuple[int, int], None] = {}
-        for phy_offset in reader.index.offsets(topic, key, max_count, 0, _FOREVER_MS):
+        entries = list(reader.index.offsets(topic, key, max_count, 0, _FOREVER_MS))
+        if len(entries) >= max_count:
+            return None
+        for phy_offset in entries:
             message = reader.look_message_by_offset(phy_offset)
             if message is not None and message.topic == topic:
                 found[message.queue_id, message.queue_offset] = None

@@ -148,7 +148,7 @@ def preflight(job: StreamJob) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is that of interface.md's table."""
-    from rocketflow.spark.job_errors import exit_code_of
+    from rocketflow.job_errors import exit_code_of
 
     try:
         job = parse_arguments(arguments)

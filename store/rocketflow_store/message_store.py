@@ -156,8 +156,8 @@ class MessageStore:
             self._flushing.stop()
             self._clean_thread.stop()
             self._allocator.stop()
-            at_last.enter_context(self._flush_lock)  # somebody else's flush or clean-up ends first
-            at_last.enter_context(self._clean_lock)
+            at_last.enter_context(self._clean_lock)  # somebody else's clean-up or flush ends first
+            at_last.enter_context(self._flush_lock)
             clean = False
             try:
                 clean = self._make_durable()
@@ -284,10 +284,11 @@ class MessageStore:
         self._put.count_timers_by(waiting_at)
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
-        """Append every row of an Arrow batch with the sink's columns, or none.
+        """Append every row of an Arrow batch with the sink's columns.
 
         Rows without a `topic` column go to `topic`. A refused row raises MessageRejectedError with its number before
-        anything is written. With SYNC_FLUSH the rows are durable when this returns.
+        anything is written; where the disk fails half-way the rows in front of that stay, whole and in order
+        (`append_commit` writes all or none). With SYNC_FLUSH the rows are durable when this returns.
         """
         self._check_open()
         return self._bulk.append_batch(batch, topic)

@@ -291,9 +291,14 @@ class StoreReader:
         """Whether the index names every key of every record in the log."""
         return self.index_coverage().complete
 
-    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
-        """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
-        return self._queries.units(topic, queue_id, start, end)
+    def read_units(
+        self, topic: str, queue_id: int, start: int, end: int, on_missing: str = "error"
+    ) -> npt.NDArray[np.void]:
+        """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code.
+
+        OffsetOutOfRangeError where one is not there; with on_missing="skip" those of a file that is gone are zeros.
+        """
+        return self._queries.units(topic, queue_id, start, end, on_missing)
 
     def read(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,29 @@ def test_close_waits_for_who_is_at_work(tmp_path: Path, call: str) -> None:
         assert [type(one) for one in raised] == [StoreClosedError]
         assert not (path / "abort").exists()
         assert verify_store(path).findings == []
+
+
+def test_a_store_closes_while_somebody_waits_to_delete_a_topic(tmp_path: Path) -> None:
+    store = MessageStore.open(tmp_path / "s", SMALL)
+    store.put_message(Message("t", b"x", queue_id=0))
+    refused: list[type[BaseException]] = []
+
+    def delete() -> None:
+        try:
+            store.delete_topic("t")
+        except StoreClosedError as error:
+            refused.append(type(error))
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (delete, store.close)]
+    with store._clean_lock:  # a clean-up is at work
+        for thread in threads:
+            thread.start()
+            time.sleep(0.2)
+    for thread in threads:
+        thread.join(30)
+    assert [thread.is_alive() for thread in threads] == [False, False]
+    assert refused in ([], [StoreClosedError])
+    assert not (tmp_path / "s" / "abort").exists()
 
 
 def test_what_points_at_a_file_that_somebody_holds_stays(tmp_path: Path) -> None:

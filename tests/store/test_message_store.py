@@ -366,6 +366,14 @@ def fields_of(path: Path) -> list[Any]:
         ({"body": [b"a", b"x" * (5 << 20)]}, "row 1: body of"),
         ({"body": [b"a", b"b"], "topic": ["t", "../x"]}, "row 1: topic"),
         ({"body": [b"a", b"b"], "tags": ["t", "a\x01"]}, "row 1: "),
+        (
+            {"body": [b"a"] * 5000, "queueId": pa.array([0] * 4998 + [65_536, -1], pa.int32())},
+            "row 4998: queueId 65536",
+        ),
+        (
+            {"body": [b"a", b"b"], "queueId": pa.array([0, -1], pa.int32())},
+            "row 1: queueId -1: a topic has queues 0",
+        ),
         ({"body": [b"a", b"b"], "keys": ["k", "y" * 40000]}, "row 1: properties of"),
     ],
 )

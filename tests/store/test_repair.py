@@ -202,6 +202,16 @@ def test_a_damaged_record_whose_queue_is_lost_too(planted: Planted, position: in
     assert digests(planted.path) == after
 
 
+def test_a_queue_file_is_lost_and_every_record_of_it_damaged(planted: Planted) -> None:
+    """Nothing is left to refill the file with; the units behind it stay what they are."""
+    lost = {place for place in planted.places if place[:2] == ("orders", 1) and 20 <= place[2] < 40}
+    for place in lost:
+        file, start = planted.log_file(planted.places[place][0])
+        flip(file, start + 90)
+    planted.queue_file("orders", 1, 20)[0].unlink()
+    quarantined(planted, lost)
+
+
 def test_a_block_of_zeros_and_every_queue_lost(planted: Planted) -> None:
     file = min((planted.path / "commitlog").iterdir())
     with file.open("r+b") as opened:

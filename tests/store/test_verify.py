@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.findings import RangeSet
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.status import GetMessageStatus
 from tests.store.damage import CONFIG, Planted, copied, digests, flip, make
 from tests.store.test_golden_stores import CLOSED, config_of
 
@@ -218,6 +219,19 @@ def test_a_queue_that_is_not_there_and_two_that_were_swapped(planted: Planted) -
     assert {one.kind for one in found.findings} <= {"missing-unit", "wrong-unit"}
     assert found.exit_code == 1
     assert planted.served().items() <= planted.bodies.items()
+
+
+def test_a_queue_file_that_is_missing_between_others(planted: Planted) -> None:
+    file = planted.queue_file("orders", 1, 20)[0]
+    file.unlink()
+    found = verify_store(planted.path)
+    assert [(one.kind, one.file, one.length) for one in found.findings] == [("missing-unit", str(file), 400)]
+    with StoreReader(planted.path) as reader:
+        within, behind = reader.get_message("orders", 1, 25), reader.get_message("orders", 1, 40)
+    assert (within.status, within.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 40)
+    assert behind.status is GetMessageStatus.FOUND
+    left = {place for place in planted.bodies if place[:2] != ("orders", 1) or not 20 <= place[2] < 40}
+    assert set(planted.served()) == left
 
 
 def test_an_index_file_that_is_missing(planted: Planted) -> None:

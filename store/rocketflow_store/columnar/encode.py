@@ -28,6 +28,7 @@ from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, Pro
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.columns import SINK_COLUMNS
+from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
@@ -202,10 +203,11 @@ class BatchEncoder:
                 row = int(np.flatnonzero(np.array([one == topic for one in topics.to_pylist()]))[0])
                 raise MessageRejectedError(error.status, error.why, first + row) from error
         if columns.queue_id is not None:
-            ids = columns.queue_id
-            negative = np.flatnonzero(np.asarray(ids.fill_null(0)) < 0)
-            if len(negative):
-                raise _rejected("queueId is negative", first + int(negative[0]))
+            ids = np.asarray(columns.queue_id.fill_null(0))
+            outside = np.flatnonzero((ids < 0) | (ids >= MAX_QUEUE_NUMS))
+            if len(outside):
+                why = f"queueId {ids[outside[0]]}: a topic has queues 0 to {MAX_QUEUE_NUMS - 1}"
+                raise _rejected(why, first + int(outside[0]))
         room = np.full(len(bodies), _PROPERTIES_ROOM, np.int64) + columns.text_sizes()
         suspicious = room > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE
         suspicious |= columns.rows_with_separators() | columns.rows_with_far_delivery(config)

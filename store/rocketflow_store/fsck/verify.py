@@ -295,7 +295,7 @@ class _Verification:
         stop = max(reached, report.next_offset if self._state == "clean" else 0, high)
         start = max(queue.first_unit, low)
         for first in range(start, stop, _BLOCK):
-            units = queue.units(first, min(first + _BLOCK, stop))
+            units = queue.units_or_zeros(first, min(first + _BLOCK, stop))
             blanks = pre_blank(units) | lost_units(units)
             there = written(units)
             empty = np.flatnonzero(~there) + first

@@ -140,7 +140,7 @@ class BatchQueueCheck:
             return
         leading = True
         for start in range(queue.first_unit if self._low else 0, _last_written(queue), _BLOCK):
-            units = _units_with_holes(queue, start, min(start + _BLOCK, _last_written(queue)))
+            units = queue.units_or_zeros(start, min(start + _BLOCK, _last_written(queue)))
             places, is_there = units["phy_offset"].astype(np.int64), written_batches(units)
             kept = ~lost(units) & ~(is_there & (places >= self._settled))
             kept[is_there] &= ~self._in_damage(places[is_there])
@@ -168,21 +168,9 @@ def _last_written(queue: BatchConsumeQueue) -> int:
     behind = queue.behind_files
     while behind > queue.first_unit:
         start = max(behind - _BLOCK, queue.first_unit)
-        units = _units_with_holes(queue, start, behind)
+        units = queue.units_or_zeros(start, behind)
         some = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1))
         if len(some):
             return start + int(some[-1]) + 1
         behind = start
     return behind
-
-
-def _units_with_holes(queue: BatchConsumeQueue, start: int, stop: int) -> Units:
-    """Units [start, stop), zero where their file is not there."""
-    out = np.zeros(stop - start, BATCH_UNIT_DTYPE)
-    number = start
-    while number < stop:
-        file_end = (number // queue.units_per_file + 1) * queue.units_per_file
-        got = queue.units(number, min(stop, file_end))
-        out[number - start : number - start + len(got)] = got
-        number = file_end
-    return out

@@ -270,7 +270,7 @@ class LogFileCheck:
         for part in np.split(np.arange(len(offsets)), cuts):
             rows_here, wanted = mine[part], offsets[part]
             first = max(int(wanted[0]), queue.first_unit)
-            units = queue.units(first, int(wanted[-1]) + 1) if int(wanted[-1]) >= first else queue.units(0, 0)
+            units = queue.units_or_zeros(first, int(wanted[-1]) + 1)
             at = wanted - first
             there = (at >= 0) & (at < len(units))
             if not len(units):

@@ -45,7 +45,7 @@ class BulkAppend:
         self._log_path = parts.paths.commit_log
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None) -> AppendBatchResult:
-        """Append every row of an Arrow batch, or none: see `MessageStore.append_batch`."""
+        """Append every row of an Arrow batch: see `MessageStore.append_batch`."""
         from rocketflow_store.columnar.encode import BatchEncoder
 
         put = self._put

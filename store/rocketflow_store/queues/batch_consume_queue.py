@@ -74,12 +74,9 @@ class BatchConsumeQueue(UnitFiles):
         """Behind the last valid unit; looked up anew by a reader."""
         if self._end < 0 or not self._write:
             self._queue.refresh()
-            files = self._queue.files[-3:]
-            start = files[0].file_from_offset // BATCH_UNIT_SIZE if files else 0
-            last = self.units(self._end - 1, self._end) if self._end > start else self.units(0, 0)
-            if len(last) and written_batches(last)[0]:  # else the files are others than they were
-                start = self._end
-            self._end = self.probe_end(start)
+            last = self.units(self._end - 1, self._end) if self._end > 0 else self.units(0, 0)
+            is_there = len(last) > 0 and written_batches(last)[0]  # else the files are others than they were
+            self._end = self.probe_end(self._end) if is_there else self.scan_end()
         return self._end
 
     def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:

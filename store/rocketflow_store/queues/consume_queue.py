@@ -67,10 +67,14 @@ class ConsumeQueue(UnitFiles):
 
         They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
-        file_end = (offset // self.units_per_file + 1) * self.units_per_file
+        file_end = self.next_file(offset)
         most = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
         units = self.units(offset, min(high, file_end, offset + most)).tolist()
         return ((at, *unit, 1) for at, unit in enumerate(units, offset))
+
+    def next_file(self, offset: int) -> int:
+        """First queue offset of the file behind the one that `offset` belongs in."""
+        return (offset // self.units_per_file + 1) * self.units_per_file
 
     def put(self, queue_offset: int, units: Units) -> None:
         """Write units at their place; a queue without files that begins later than 0 is filled with pre-blanks."""

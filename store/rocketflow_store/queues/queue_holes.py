@@ -84,13 +84,9 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]])
     filled, before = 0, -1
     start = queue.first_unit
     while start < end:
-        units = queue.units(start, min(start + _BLOCK, end))
-        missing = min(start + _BLOCK, end) - len(units) - start
-        if missing:  # no file, or a short one: up to the end of that file
-            units = np.concatenate([units, np.zeros(missing, UNIT_DTYPE)])
+        units = queue.units_or_zeros(start, min(start + _BLOCK, end))
         empty = ~written(units)
         if empty.any():
-            units = units.copy()
             rows = np.flatnonzero(empty)
             for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
                 first, last = int(run[0]), int(run[-1])
@@ -127,7 +123,7 @@ def _ceiling(queue: ConsumeQueue, following: int, rest: Units, end: int) -> int:
         if len(good):
             return int(rest["phy_offset"][good[0]])
         following += len(rest)
-        rest = queue.units(following, min(following + _BLOCK, end))
+        rest = queue.units_or_zeros(following, min(following + _BLOCK, end))
         if len(rest) == 0:
             return -1
 

@@ -97,10 +97,31 @@ class UnitFiles:
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
 
+    def units_or_zeros(self, start: int, end: int) -> Units:
+        """Units [start, end); zeros where a file that held them is gone or cut."""
+        found = np.zeros(max(end - start, 0), self.UNIT_DTYPE)
+        at = start
+        while at < end:
+            part = self.units(at, end)
+            found[at - start : at - start + len(part)] = part
+            at += len(part)
+            at += self.units_per_file - at % self.units_per_file  # to the file behind the one that lacks them
+        return found
+
     def scan_end(self) -> int:
-        """Number behind the last unit of an unbroken run, looking at the last three files."""
-        files = self._queue.files[-3:]
-        return self.probe_end(files[0].file_from_offset // self.UNIT_SIZE) if files else 0
+        """Number behind the last unit of an unbroken run, looking at the last three files.
+
+        A file that is gone from between them does not end the run: what is behind it was written.
+        """
+        files, end = self._queue.files[-3:], 0
+        for at, mapped in enumerate(files):
+            if at and files[at - 1].end_offset == mapped.file_from_offset:
+                continue  # the run that was looked at goes on into it, or ended before it
+            start = mapped.file_from_offset // self.UNIT_SIZE
+            found = self.probe_end(start)
+            if at == 0 or found > start:
+                end = found
+        return end
 
     def probe_end(self, start: int) -> int:
         """Number of the first invalid unit at or behind `start`."""

@@ -10,6 +10,7 @@ from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.errors import StoreError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.status import GetMessageStatus
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import FileHold
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20
 _LENGTH: Final = struct.Struct(">H")
@@ -98,6 +98,8 @@ class MessageGetter:
                 status = GetMessageStatus.MESSAGE_WAS_REMOVING
             if selection.file_is_gone:
                 removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
+        if following == offset and isinstance(queue, ConsumeQueue):  # its file is gone: on with the next
+            status, following = GetMessageStatus.OFFSET_FOUND_NULL, min(queue.next_file(offset), high)
         return GetMessageResult(
             status,
             following,

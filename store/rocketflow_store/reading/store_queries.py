@@ -23,7 +23,7 @@ from rocketflow_store.errors import (
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE, units_of
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
-from rocketflow_store.queues.consume_queue import lost, pre_blank
+from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.tags import TagFilter
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
 _LOST: Final = "the message is lost: the log's end, where it was, is gone"
+NO_UNIT: Final = "the ConsumeQueue has no units for them"
 _GAP: Final = "messages of the range are in no record that the queue knows"
 _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
 """Columns that the record's place tells, whatever its other bytes are."""
@@ -74,10 +75,11 @@ class StoreQueries:
         """Who the records of a queue must say they are."""
         return QueueIdentity(topic, queue_id, self._config.broker_name, exact=not topic.startswith(LMQ_PREFIX))
 
-    def units(self, topic: str, queue_id: int, start: int, end: int) -> Units:
+    def units(self, topic: str, queue_id: int, start: int, end: int, on_missing: str = "error") -> Units:
         """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there.
 
-        Of a BatchCQ topic each message has one: that of its record.
+        With on_missing="skip" those of a queue file that is gone are zeros. Of a BatchCQ topic each message has one:
+        that of its record.
         """
         low, high = self._check_range(self.identity(topic, queue_id), start, end)
         if start == end:
@@ -88,6 +90,8 @@ class StoreQueries:
             found = _plain_units(holding)[_record_of_message(holding, start, end)]
         else:
             found = queue.units(start, end) if queue is not None else np.zeros(0, UNIT_DTYPE)
+            if len(found) < end - start and on_missing == "skip" and queue is not None:
+                return queue.units_or_zeros(start, end)
         if len(found) < end - start:
             raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
         return found
@@ -138,8 +142,12 @@ class StoreQueries:
                 )
             return
         for block in range(start, end, step):
-            found = self.units(topic, queue_id, block, min(block + step, end))
+            found = self.units(topic, queue_id, block, min(block + step, end), on_missing)
             offsets = np.arange(block, block + len(found))
+            there = written(found)
+            if on_missing == "skip" and not there.all():
+                self._tell_without_unit(identity, offsets[~there])
+                found, offsets = found[there], offsets[there]
             keep = ~pre_blank(found)
             if not tag_filter.matches_all:
                 codes = found["tags_code"].astype(np.int64)
@@ -266,6 +274,11 @@ class StoreQueries:
         why = f"left out of topic {identity.topic}, queue {identity.queue_id}: {next(iter(faults.values()))}"
         store = mapped.path.parent.parent
         events.tell(events.SKIPPED, store, mapped.path, why, offset=queue_offset, count=len(faults))
+
+    def _tell_without_unit(self, identity: QueueIdentity, offsets: npt.NDArray[np.int64]) -> None:
+        directory = self._queues.paths.consume_queue / identity.topic / str(identity.queue_id)
+        why = f"left out: {NO_UNIT}; store verify --repair makes them anew"
+        events.tell(events.SKIPPED, self._queues.paths.root, directory, why, offset=int(offsets[0]), count=len(offsets))
 
     def _refuse_removed(self, identity: QueueIdentity, queue_offset: int, phy_offset: int) -> None:
         """Raise OffsetOutOfRangeError where retention took what is at `phy_offset` while it was read."""

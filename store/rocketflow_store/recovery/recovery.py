@@ -34,7 +34,7 @@ from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset,
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
-from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
 from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
@@ -516,7 +516,8 @@ class Recovery:
         number = queue.scan_end()
         while number > queue.first_unit:
             start = max(number - _UNITS_AT_ONCE, queue.first_unit)
-            synced = np.flatnonzero(queue.units(start, number)["phy_offset"] < self._synced)
+            units = queue.units_or_zeros(start, number)
+            synced = np.flatnonzero(written(units) & (units["phy_offset"] < self._synced))
             if len(synced):
                 return start + int(synced[-1]) + 1
             number = start

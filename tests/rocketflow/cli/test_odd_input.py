@@ -94,6 +94,19 @@ def test_cat_and_export_tell_what_they_leave_out(tmp_path: Path, capsys: pytest.
     assert (told["rows"], told["leftOut"], len(told["files"])) == (7, 1, 1)
 
 
+def test_cat_goes_on_behind_a_missing_queue_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, replace(SIZES, mapped_file_size_consume_queue=200)) as store:
+        for number in range(40):
+            store.put_message(Message("t", b"%d" % number, queue_id=0))
+    (path / "consumequeue" / "t" / "0" / f"{200:020d}").unlink()
+    assert run(["store", "cat", str(path), "--topic", "t", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["queueOffset"] for line in out.splitlines()] == [*range(10), *range(20, 40)]
+    assert "queue 0, offsets 10 to 19: the ConsumeQueue has no units for them" in err
+    assert "10 messages could not be read" in err
+
+
 def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:

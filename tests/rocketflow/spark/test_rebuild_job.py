@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketflow.job_errors import exit_code_of
 from rocketflow.spark import rebuild_job
-from rocketflow.spark.job_errors import exit_code_of
 from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore

@@ -313,6 +313,26 @@ def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
     assert caught.value.exit_code == 3
 
 
+def without_a_queue_file(path: Path) -> Path:
+    """A store of 1,000 messages in one queue, whose offsets 300 to 399 have no ConsumeQueue file any more."""
+    append(path, numbered("orders", range(1000), queues=1))
+    (path / "consumequeue" / "orders" / "0" / f"{300 * 20:020d}").unlink()
+    return path
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "70"}, {"maxBytesPerTrigger": "20k"}])
+def test_a_missing_queue_file_fails_the_query_or_costs_its_messages(
+    tmp_path: Path, limit: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = without_a_queue_file(tmp_path / "s")
+    with pytest.raises(DataLossError, match="topic orders queue 0"):
+        Query(store, subscribe="orders", **limit).drain()
+    query = Query(store, subscribe="orders", failOnDataLoss="false", **limit)
+    query.drain()
+    assert query.numbers() == [*range(300), *range(400, 1000)]
+    assert "RF-SKIP" in caplog.text
+
+
 @pytest.mark.parametrize(("others", "expected"), [(50, []), (200, list(range(5100, 5200)))])
 def test_an_accepted_loss_is_counted_and_the_query_goes_on(
     tmp_path: Path, others: int, expected: list[int], caplog: pytest.LogCaptureFixture
