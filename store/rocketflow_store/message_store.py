@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
+    from rocketflow_store.store_opening import StoreParts
 
 _FIRST_CLEAN_S: Final = 60.0
 
@@ -96,7 +97,14 @@ class MessageStore:
         self.recovery.seconds = time.monotonic() - started
 
     def _open(self, config: StoreConfig) -> None:
-        self._parts = parts = open_parts(self.paths, config)
+        with ExitStack() as on_error:
+            parts = open_parts(self.paths, config)
+            on_error.callback(parts.close_files)
+            self._start(parts, on_error)
+            on_error.pop_all()
+
+    def _start(self, parts: StoreParts, on_error: ExitStack) -> None:
+        self._parts = parts
         self.config, self.meta, self.recovery = parts.config, parts.meta, parts.recovery
         self.index, self.config_files = parts.index, parts.config_files
         self._files, self._log, self._queues = parts.files, parts.log, parts.queues
@@ -106,6 +114,7 @@ class MessageStore:
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
         self._mark_open()
         self._dispatch = ConfirmedDispatch(parts)
+        on_error.callback(self._dispatch.confirm_file.close, remove=False)
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
         self._clean = CleanService(
             self.paths,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -101,7 +102,14 @@ class StoreParts:
 
 
 def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
-    """Create or recover the store whose directory the caller has locked."""
+    """Create or recover the store whose directory the caller has locked; on an error no file stays open."""
+    with ExitStack() as on_error:
+        parts = _open_parts(paths, config, on_error)
+        on_error.pop_all()
+    return parts
+
+
+def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> StoreParts:
     finish_swap(paths)
     config = fitted_config(paths, config)
     directories = paths.log_directories()
@@ -115,6 +123,7 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     if paths.abort.exists():
         make_last_files_whole(paths, config)
     files = MappedFileQueue(directories, config.mapped_file_size_commit_log, write=True, allocator=allocator)
+    on_error.callback(files.close)
     refuse_unfit(paths, files, lost.record)
     finish_deletions(paths, ConfigFiles(paths.config, config.clock))
     try:
@@ -124,11 +133,14 @@ def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
     os_files.make_directory(paths.consume_queue)
     log = CommitLogView(files, readable_range(paths))
     queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
+    on_error.callback(queues.close)
     queues.refresh()
     index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
+    on_error.callback(index.close)
     config_files = ConfigFiles(paths.config, config.clock)
     topics = TopicTable(config_files.topics, config.default_topic_queue_nums)
     batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
+    on_error.callback(batch_queues.close)
     batch_queues.refresh()
     for key in lost.light_queues:
         queues.add(*key)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from rocketflow_store import (
     GetMessageStatus,
     Message,
     MessageStore,
+    PutMessageResult,
     PutMessageStatus,
     StoreConfig,
     StoreReader,
@@ -32,6 +35,7 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import (
     MessageRejectedError,
     NotAStoreError,
+    StoreFullError,
     StoreLockedError,
     StoreVersionError,
     UnknownColumnError,
@@ -169,6 +173,49 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace('"formatVersion": 1', '"formatVersion": 99'))
     with pytest.raises(StoreVersionError, match="99"):
         MessageStore.open(path)
+
+
+def test_an_open_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path) as store:
+        store.put_message(Message("t", b"x", keys="k"))
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreFullError(path, "no space left on device")
+
+    for name in ("put.confirmed_dispatch.ConfirmFile", "store_opening.clamp_positions"):
+        monkeypatch.setattr(f"rocketflow_store.{name}", full)
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with pytest.raises(StoreFullError):
+                MessageStore.open(path)
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+    monkeypatch.undo()
+    with MessageStore.open(path) as store:
+        assert [one.body for one in store.query_message("t", "k")] == [b"x"]
+
+
+def test_what_makes_no_sense_concerns_its_caller_alone(tmp_path: Path) -> None:
+    outcomes: dict[object, object] = {}
+
+    def put(store: MessageStore, body: Any) -> None:
+        try:
+            outcomes[body] = store.put_message(Message("t", body, queue_id=0))
+        except TypeError as error:
+            outcomes[body] = error
+
+    with MessageStore.open(tmp_path / "s") as store:
+        threads = [threading.Thread(target=put, args=(store, body)) for body in (b"a", 5, b"b")]
+        with store._put.lock:  # they wait for each other, and go into the log together
+            for thread in threads:
+                thread.start()
+                time.sleep(0.1)
+        for thread in threads:
+            thread.join(30)
+    assert isinstance(outcomes[5], TypeError)
+    assert all(isinstance(one, PutMessageResult) and one.stored for one in (outcomes[b"a"], outcomes[b"b"]))
+    assert all_bodies(tmp_path / "s", "t") == [b"a", b"b"]
 
 
 def test_unclean_stop_is_recovered_with_everything_that_was_written(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.log import chunk_append
 from rocketflow_store.sink import spare_parts
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
+from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, newest_run, register_run
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 SMALL = {
@@ -206,3 +206,18 @@ def test_whether_rows_get_a_crc_is_the_stores_choice(tmp_path: Path) -> None:
     (tmp_path / "theirs" / "commitlog").mkdir(parents=True)
     (tmp_path / "theirs" / "commitlog" / "00000000000000000000").write_bytes(bytes(4096))
     assert not gives_record_crc(StorePaths(tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_run_is_registered_though_others_gave_up_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backwards: bool
+) -> None:
+    """Two tasks claimed a number each and were killed; whichever name the directory lists last."""
+    first = register_run(tmp_path, "sink", "run-a", 0)
+    for number in (first + 1, first + 2):
+        (tmp_path / "sink" / "runs" / f"claim-{number:012d}").touch()
+        (tmp_path / "sink" / "runs" / f"{number:012d}-abandoned").touch()
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path), reverse=backwards))
+    assert register_run(tmp_path, "sink", "run-b", 0) == first + 3
+    assert newest_run(tmp_path, "sink") == first + 3

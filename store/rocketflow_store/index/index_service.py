@@ -37,7 +37,11 @@ class IndexService:
         self._files: dict[str, IndexFile] = {}
         self._whole = True
         """Whether the newest record's entries are all there."""
-        self._look()
+        try:
+            self._look()
+        except BaseException:
+            self.close()
+            raise
 
     def refresh(self) -> None:
         """Look which files there are now. A writing service knows: it makes and removes them itself."""

@@ -65,7 +65,11 @@ class ConfirmFile:
         fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
-        self._map = os_files.map_file(self._fd, paths.confirm, _SIZE, write=True)
+        try:
+            self._map = os_files.map_file(self._fd, paths.confirm, _SIZE, write=True)
+        except BaseException:
+            os_files.close_file(self._fd)
+            raise
 
     def record_without_crc(self) -> None:
         """A record without a CRC of itself is about to be appended: from now on nothing is said of them."""

@@ -193,10 +193,11 @@ class PutPath:
         outcomes: Outcomes = []
         start, size = 0, 0
         for number, request in enumerate(requests):
-            size += len(request.body or b"")
+            body_size = _body_size(request)
+            size += body_size
             if number - start == MAX_RUN_MESSAGES or (size > MAX_RUN_BYTES and number > start):
                 outcomes += self._append_run(requests[start:number])
-                start, size = number, len(request.body or b"")
+                start, size = number, body_size
         return outcomes + self._append_run(requests[start:] if start else requests)
 
     def _acknowledge(self, outcomes: Outcomes, end: int) -> Outcomes:
@@ -459,6 +460,14 @@ class PutPath:
             assigned.batch_num,
             assigned.lmq,
         )
+
+
+def _body_size(request: PutRequest) -> int:
+    """0 for what is no body: the request is refused when its turn comes."""
+    try:
+        return len(request.body or b"")
+    except TypeError:
+        return 0
 
 
 def _by_columns(requests: Sequence[PutRequest]) -> bool:

@@ -293,7 +293,7 @@ def _runs(directory: Path) -> dict[str, int]:
         for name in os.listdir(directory):
             number, _, run_id = name.partition("-")
             if number.isdigit() and run_id:
-                found[run_id] = int(number)
+                found[run_id] = max(found.get(run_id, 0), int(number))  # several may be given up
     return found
 
 
