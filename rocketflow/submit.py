@@ -68,7 +68,7 @@ def _master(spark: Sequence[str]) -> str | None:
 
 def submit_job(job: str, arguments: Sequence[str]) -> int:
     """Run a job and wait for it; its exit code. No JVM is begun where the job says that it needs none."""
-    if "--" not in arguments and find_job(job) == jobs_directory() / "requeue.py":
+    if "--" not in arguments and find_job(job).resolve() == (jobs_directory() / "requeue.py").resolve():
         from rocketflow.spark.requeue_job import main_without_spark
 
         code = main_without_spark(arguments)

@@ -326,12 +326,12 @@ class StoreToKafka:
         nulls = _has_nulls(rows.headers)
         if nulls:
             clients.allow_null_headers()
-        in_doubt = nulls or int(sizes.max(initial=0)) > most - _PROPERTIES_ROOM
+        in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > most - _PROPERTIES_ROOM
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
             if in_doubt:
-                why = self._why_refused(key, value, headers, most)
+                why = rows.faults.get(at) or self._why_refused(key, value, headers, most)
                 if why is not None:
                     self._set_aside(one, batch, at, why, sent)
                     continue
@@ -353,8 +353,8 @@ class StoreToKafka:
         where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
         if self._options.on_refused != QUARANTINE:
             raise MessageRefusedError(
-                f"{where}: {why}; raise max.message.bytes and --kafka-option max_request_size, or set such messages "
-                "aside with --on-refused quarantine"
+                f"{where}: {why}; set such messages aside with --on-refused quarantine (or, where they are too large, "
+                "raise max.message.bytes and --kafka-option max_request_size)"
             )
         headers = [(names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()), ("refused", why.encode())]
         body = batch.column("body")[at].as_py()[: 64 << 10]

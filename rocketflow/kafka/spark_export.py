@@ -17,7 +17,7 @@ from rocketflow.arguments import key_values
 from rocketflow.errors import UsageError
 from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
-from rocketflow.kafka.errors import KafkaMissingError
+from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def _to_kafka(
             topics = batch.column("topic").to_pylist()
             queues = batch.column("queueId").to_pylist()
             offsets = batch.column("queueOffset").to_pylist()
+            for row, why in rows.faults.items():
+                raise MessageRefusedError(f"topic {topics[row]} queue {queues[row]} queue offset {offsets[row]}: {why}")
             headers = [
                 [
                     *({"key": name, "value": value} for name, value in some),

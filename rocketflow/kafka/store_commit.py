@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import MessageRefusedError
@@ -122,31 +121,33 @@ class PartEncoder:
 
     def _checked(self, rows: KafkaRows, topic: str) -> tuple[pa.RecordBatch, dict[int, str]]:
         """(rows that the store can keep, why it cannot keep the others by row)."""
-        refused: dict[int, str] = {}
-        most = self._config.max_message_size
-        sizes = np.asarray(pc.binary_length(rows.values).fill_null(0))
-        for row in np.flatnonzero(sizes > most).tolist():
-            self._refuse(rows, row, f"{int(sizes[row])} bytes, maxMessageSize is {most}", refused)
-        kept = np.setdiff1d(np.arange(len(rows)), list(refused)) if refused else np.arange(len(rows))
-        batch = sink_rows(rows.take(kept) if refused else rows, self._rule)
-        while True:
-            try:
-                self._encoder(topic).validate(batch)
-                return batch, refused
-            except MessageRejectedError as error:
-                if error.row is None:
-                    raise
-                self._refuse(rows, int(kept[error.row]), error.why, refused)
-                kept = np.delete(kept, error.row)
-                batch = sink_rows(rows.take(kept), self._rule) if len(kept) else batch.slice(0, 0)
-
-    def _refuse(self, rows: KafkaRows, row: int, why: str, refused: dict[int, str]) -> None:
+        batch = sink_rows(rows, self._rule)
+        refused = _refusals(self._encoder(topic), batch)
+        if not refused:
+            return batch, refused
         if self._options.on_refused != QUARANTINE:
+            row, why = min(refused.items())
             raise MessageRefusedError(
                 f"{rows.topic} partition {rows.partition} offset {int(rows.offsets[row])}: {why}; raise the limit "
                 "(--config broker.conf), or set such messages aside with --on-refused quarantine"
             )
-        refused[row] = why
+        kept = np.setdiff1d(np.arange(len(rows)), list(refused))
+        return (sink_rows(rows.take(kept), self._rule) if len(kept) else batch.slice(0, 0)), refused
+
+
+def _refusals(encoder: BatchEncoder, batch: pa.RecordBatch, first: int = 0) -> dict[int, str]:
+    """Why rows of a batch, whose first is `first`, cannot be kept: halves are looked at until a row is alone."""
+    try:
+        encoder.validate(batch)
+    except MessageRejectedError as error:
+        if error.row is None:
+            raise
+        if batch.num_rows == 1:
+            return {first: error.why}
+        half = batch.num_rows // 2
+        found = _refusals(encoder, batch.slice(0, half), first)
+        return found | _refusals(encoder, batch.slice(half), first + half)
+    return {}
 
 
 def _quarantine(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:

@@ -21,6 +21,8 @@ from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     Codes = npt.NDArray[np.int64]
@@ -45,12 +47,16 @@ _NOT_PARTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProducerRows:
-    """What to send, row by row; a timestamp of None leaves it to the broker."""
+    """What to send, row by row; a timestamp of None leaves it to the broker.
+
+    `faults` tells by row what of the properties that this bridge writes is not what it writes.
+    """
 
     keys: list[bytes | None]
     values: list[bytes | None]
     headers: list[list[Header]]
     timestamps: list[int | None]
+    faults: dict[int, str]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -103,24 +109,47 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     properties = _PropertyColumns(batch.column("properties"))
     from_kafka = properties.has(names.ORIGIN_OFFSET)
     keys = properties.column(PROPERTY_SHARDING_KEY)
-    for row, encoding in properties.of(names.KEY_ENCODING).items():
-        keys[row] = b"" if encoding == names.EMPTY_KEY else base64.b64decode(keys[row] or b"")
     values: list[bytes | None] = batch.column("body").to_pylist()
-    for row in properties.of(names.TOMBSTONE):
-        values[row] = None
     born = np.asarray(batch.column("bornTimestamp").cast(pa.int64())) // 1000
     timestamps: list[int | None] = born.tolist()
-    for row, text in properties.of(names.TIMESTAMP).items():
-        timestamps[row] = int(text) if int(text) >= 0 else None
     headers = _headers(properties)
+
+    def key(row: int, encoding: str) -> None:
+        keys[row] = b"" if encoding == names.EMPTY_KEY else base64.b64decode(keys[row] or b"", validate=True)
+
+    def value(row: int, _: str) -> None:
+        values[row] = None
+
+    def timestamp(row: int, text: str) -> None:
+        if not -1 <= int(text) < 1 << 63:
+            raise ValueError("is no time in ms")
+        timestamps[row] = int(text) if int(text) >= 0 else None
+
+    def listed(row: int, text: str) -> None:
+        headers[row] = _listed(json.loads(text), dict(headers[row]))
+
+    faults: dict[int, str] = {}
+    parts: dict[str, Callable[[int, str], None]] = {
+        names.KEY_ENCODING: key,
+        names.TOMBSTONE: value,
+        names.TIMESTAMP: timestamp,
+        names.HEADERS: listed,
+    }
+    for name, take in parts.items():
+        for row, text in properties.of(name).items():
+            if from_kafka[row]:  # any sender may give a message such a property: of others it has no meaning
+                try:
+                    take(row, text)
+                except (ValueError, TypeError, IndexError, RecursionError) as error:
+                    faults[row] = f"its property {name} is not what the bridge writes ({error})"
     own = np.flatnonzero(~from_kafka)
     if len(own):
         _add_rocketmq(own.tolist(), batch, properties, keys, headers)
-    return ProducerRows(keys, values, headers, timestamps)
+    return ProducerRows(keys, values, headers, timestamps, faults)
 
 
 def _headers(properties: _PropertyColumns) -> list[list[Header]]:
-    """Properties that are headers of their own, and those that KAFKA_HEADERS lists."""
+    """Properties that are headers of their own."""
     plain = [name not in _NOT_PARTS and not names.has_a_meaning(name) for name in properties.names]
     headers: list[list[Header]] = [[] for _ in range(properties.count)]
     if any(plain):
@@ -129,18 +158,22 @@ def _headers(properties: _PropertyColumns) -> list[list[Header]]:
         texts, codes, rows = properties.names, properties.codes[at].tolist(), properties.rows[at].tolist()
         for row, code, value in zip(rows, codes, values, strict=True):
             headers[row].append((texts[code], value))
-    for row, text in properties.of(names.HEADERS).items():
-        headers[row] = _listed(json.loads(text), dict(headers[row]))
     return headers
 
 
-def _listed(listed: list[Any], own: dict[str, bytes | None]) -> list[Header]:
+def _listed(listed: Any, own: dict[str, bytes | None]) -> list[Header]:
+    """The headers that KAFKA_HEADERS lists; ValueError where it is no list of them."""
+    if not isinstance(listed, list):
+        raise ValueError("is no list")
     found: list[Header] = []
     for one in listed:
         if isinstance(one, str):
             found.append((one, own.get(one)))
-        else:
-            found.append((one[0], None if one[1] is None else base64.b64decode(one[1])))
+            continue
+        name, value = one
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r:.40} is no name")
+        found.append((name, None if value is None else base64.b64decode(value, validate=True)))
     return found
 
 

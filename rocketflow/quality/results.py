@@ -89,7 +89,7 @@ def _results(store: str) -> Iterator[BatchResult]:
         if RESULT_TOPIC not in reader.topics():
             return
         bounds = reader.bounds(RESULT_TOPIC, 0)
-        for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"]):
+        for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"], on_missing="skip"):
             times = batch["storeTimestamp"].cast(pa.int64()).to_pylist()
             for body, stored_us in zip(batch["body"].to_pylist(), times, strict=True):
                 fields = json.loads(body)

@@ -45,7 +45,9 @@ class GroupProgress:
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("progress of group %s is not published: %s", self._group, error)
-        self._published = dict(offsets)
+            else:
+                self._published |= mine
+                self._warned.discard(name)
 
 
 def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> Path:

@@ -100,6 +100,7 @@ class LagListener(StreamingQueryListener):
         """Forget the query."""
         with self._lock:
             self._lags.pop(str(event.id), None)
+            self._losses.pop(str(event.id), None)
 
 
 def _report(latest_offset: Any) -> dict[str, Any] | None:

@@ -128,14 +128,23 @@ class MessageStore:
         )
         self._clean_lock = threading.Lock()
         self._flush_lock = threading.Lock()
-        self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics)
+        self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics, self._tell_held)
         appended = flushing.appended if flushing.wakes else None
         self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)
         self._async = AsyncPut(parts, self._put, self._dispatch, self._statistics)
         self._bulk = BulkAppend(parts, self._put, self._dispatch, self._statistics)
         self._clean_thread = ServiceThread(
-            "clean-resource", self._clean_step, self.config.clean_resource_interval / 1000, first_s=_FIRST_CLEAN_S
+            "clean-resource",
+            self._clean_step,
+            self.config.clean_resource_interval / 1000,
+            first_s=_FIRST_CLEAN_S,
+            failed=self._tell_held,
         )
+
+    def _tell_held(self, service: str, error: Exception) -> None:
+        """A thread cannot do its work, for a reason of its own: fences and held dispatch have events of theirs."""
+        if self._flush.fence is None and self._dispatch.failure is None:
+            events.tell(events.SERVICE_HELD, self.path, service, str(error) or repr(error))
 
     # -- opening and closing
 

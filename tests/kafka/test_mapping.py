@@ -145,6 +145,27 @@ def native(message: Message) -> pa.RecordBatch:
     )
 
 
+ODD_PARTS = [
+    ("KAFKA_TIMESTAMP", "soon"),
+    ("KAFKA_TIMESTAMP", str(1 << 70)),
+    ("KAFKA_HEADERS", "[1]"),
+    ("KAFKA_HEADERS", "{}"),
+    ("KAFKA_HEADERS", '[["a", 5]]'),
+    ("KAFKA_HEADERS", "[" * 100_000),
+    ("KAFKA_KEY_ENCODING", "base64"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), ODD_PARTS)
+def test_properties_that_anybody_may_set_stop_nothing(name: str, text: str) -> None:
+    """Of a message that is none of Kafka's they mean nothing; of one that says it is, the row is named."""
+    message = Message(topic="orders", body=b"b", sharding_key="no base64!", properties={name: text}, born_timestamp=12)
+    out = kafka_rows(native(message))
+    assert (out.keys, out.values, out.timestamps, out.faults) == ([b"no base64!"], [b"b"], [12], {})
+    message.properties["KAFKA_OFFSET"] = "3"
+    assert name in kafka_rows(native(message)).faults[0]
+
+
 def test_a_message_of_rocketmq_goes_out_and_comes_back() -> None:
     message = Message(
         topic="orders", body=b"b", tags="paid", keys=["o-1", "o-2"], sharding_key="s", flag=-7, born_timestamp=12,

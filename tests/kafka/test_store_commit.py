@@ -64,13 +64,15 @@ def test_progress_alone_is_committed(tmp_path: Path) -> None:
 
 def test_refused_messages_stop_or_are_set_aside_in_the_same_commit(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    mixed = part(0, 3, None, [b"a", b"B" * (5 << 20), b"c"])
-    with pytest.raises(MessageRefusedError, match="t partition 0 offset 1: 5242880 bytes"):
+    large = {1, 2, 30, 39}
+    values = [b"B" * (5 << 20) if number in large else b"%d" % number for number in range(40)]
+    mixed = part(0, 40, None, values)
+    with pytest.raises(MessageRefusedError, match="t partition 0 offset 1: body of 5242880 bytes"):
         commit(store, mixed)
     done = commit(store, mixed, "--on-refused", "quarantine")
-    assert (done.rows, done.quarantined) == (3, 1)
-    assert [body for body, _ in stored(store, "t")[0]] == [b"a", b"c"]
-    assert stored(store, "KAFKA_QUARANTINE")[0][0][1]["KAFKA_OFFSET"] == "1"
+    assert (done.rows, done.quarantined) == (40, 4)
+    assert [int(body) for body, _ in stored(store, "t")[0]] == [one for one in range(40) if one not in large]
+    assert {int(row["KAFKA_OFFSET"]) for _, row in stored(store, "KAFKA_QUARANTINE")[0]} == large
 
 
 def test_topic_names_lead_there_and_back() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,28 @@ def test_what_cannot_be_dispatched_is_held_and_then_seen(tmp_path: Path, caplog:
         assert [one.body for one in store.query_message("t", "k")] == [b"first", b"second"]
         assert store.max_offset("t", 0) == 2
     assert codes(caplog) == [events.HELD_UP, events.REFUSED]
+
+
+def test_retention_that_cannot_work_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketflow_store.message_store._FIRST_CLEAN_S", 0.01)
+    with MessageStore.open(tmp_path / "s", replace(CONFIG, clean_resource_interval=10)) as store:
+        looks: list[str] = []
+
+        def refused(_: object) -> None:
+            looks.append("")
+            raise PermissionError("consumequeue may not be changed")
+
+        monkeypatch.setattr(store._clean, "step", refused)
+        deadline = time.monotonic() + 30
+        while len(looks) < 6 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(looks) > 5
+        assert store.statistics()["events"] == {events.SERVICE_HELD: 1}
+    assert codes(caplog) == [events.SERVICE_HELD]
+    assert "RF-SERVICE-HELD clean-resource" in caplog.text
+    assert "consumequeue may not be changed" in caplog.text
 
 
 def test_text_of_clients_cannot_make_lines_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,7 @@ from rocketflow_store.retry.requeue_run import (
     find_run,
 )
 from rocketflow_store.sink.progress_commit import ProgressMovedError
+from tests.store.damage import flip
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 << 10,
@@ -210,3 +211,30 @@ def test_the_ledger_and_what_others_moved(tmp_path: Path) -> None:
         by_r2 = requeued_by_others(reader, REQUEST)
         assert np.flatnonzero(by_r2.among(zeros + 1, offsets)).tolist() == [199]
         assert not requeued_by_others(reader, RequeueRequest("r3", "orders")).keys.size
+
+
+def test_damage_costs_the_ledger_its_own_records_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, SMALL) as store:
+        dead_letters(store, 400)
+        run = begin_run(store, REQUEST, queues(store))
+        run = move(store, path, run, [(0, offset) for offset in range(200)])
+        move(store, path, run, [(1, offset) for offset in range(5)], finished=True)
+    other = RequeueRequest("r2", "%DLQ%g", "orders")
+    with StoreReader(path) as reader:
+        begun, moved, last = [entry.commit for entry in ledger(reader)]
+        rows = [
+            message
+            for queue_id in range(3)
+            for message in reader.get_message("orders", queue_id, 0, 500).messages
+            if message.properties["REQUEUE_ORIGIN_QUEUE_ID"] == "0"
+        ]
+    damaged = rows[len(rows) // 2]
+    for place in (begun.begin_offset, damaged.phy_offset):
+        flip(path / "commitlog" / f"{place - place % (64 << 10):020d}", place % (64 << 10) + 2)
+    with StoreReader(path) as reader:
+        assert [entry.commit for entry in ledger(reader)] == [moved, last]
+        offsets = np.arange(200)
+        still_known = requeued_by_others(reader, other).among(np.zeros(200, np.int32), offsets)
+        lost = int(damaged.properties["REQUEUE_ORIGIN_QUEUE_OFFSET"])
+        assert np.flatnonzero(~still_known).tolist() == [lost]

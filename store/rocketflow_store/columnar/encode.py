@@ -19,7 +19,7 @@ from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fi
 from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
-from rocketflow_store.columnar.gather import constant_string
+from rocketflow_store.columnar.gather import constant_string, int_array, with_validity
 from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import LightQueues, room_needed, with_room
@@ -501,13 +501,14 @@ class _Columns:
         if column is None:
             return None
         if pa.types.is_timestamp(column.type):
-            per_ms = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}[column.type.unit]
+            per_ms = {"s": 0, "ms": 1, "us": 1000, "ns": 1_000_000}[column.type.unit]
             values = column.cast(pa.int64())
+            if per_ms == 0:
+                return pc.multiply(values, 1000)
             if per_ms == 1:
                 return values
-            if per_ms < 1:
-                return pc.multiply(values, 1000)
-            return pc.floor(pc.divide(values.cast(pa.float64()), float(per_ms))).cast(pa.int64())
+            rounded_down = np.asarray(values.fill_null(0)) // per_ms
+            return with_validity(int_array(rounded_down, pa.int64()), np.asarray(values.is_valid()).astype(bool))
         return column.cast(pa.int64())
 
     def delay_levels(self, most: int) -> npt.NDArray[np.int32] | None:

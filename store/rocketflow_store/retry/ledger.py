@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.properties import integers
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
-from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.retry.requeue_properties import (
     PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
@@ -73,10 +74,10 @@ class LedgerEntry:
 
 
 def ledger(reader: StoreReader) -> Iterator[LedgerEntry]:
-    """All commits that are in the log, oldest first."""
+    """All commits that are in the log, oldest first; envelopes that cannot be read are left out, and told (RF-SKIP)."""
     low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
     columns = ("body", "physicalOffset", "storeTimestamp")
-    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns):
+    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns, on_missing="skip"):
         places, times = (np.asarray(batch.column(at).cast("int64")).tolist() for at in (1, 2))
         for body, place, time_us in zip(batch.column(0).to_pylist(), places, times, strict=True):
             commit = decode_envelope(body)
@@ -121,14 +122,12 @@ def _origins(reader: StoreReader, commit: CommitEnvelope) -> Ints:
         if begin not in files:
             break
         mapped = files[begin]
-        scan = scan_file(mapped, offset - begin, min(commit.end_offset - begin, mapped.file_size))
-        if len(scan.positions):
-            segments = RecordColumns(mapped.buffer, scan.positions, scan.sizes).property_segments()
+        limit = min(commit.end_offset - begin, mapped.file_size)
+        for positions, sizes in readable_runs(mapped, offset - begin, limit):
+            segments = RecordColumns(mapped.buffer, positions, sizes).property_segments()
             moved = np.flatnonzero(np.asarray(segments.column(PROPERTY_REQUEUE_RUN_ID).is_valid()))
             names = (PROPERTY_REQUEUE_ORIGIN_QUEUE_ID, PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET)
-            ids, offsets = (np.asarray(segments.column(name).cast("int64").fill_null(0))[moved] for name in names)
+            ids, offsets = (integers(segments.column(name))[0][moved] for name in names)
             found.append(_keys(ids.astype(np.int32), offsets))
-            offset = begin + scan.end
-        else:
-            offset = begin + mapped.file_size
+        offset = begin + mapped.file_size
     return np.concatenate(found)

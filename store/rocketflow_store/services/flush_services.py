@@ -28,7 +28,13 @@ _FRONTIER_BYTES: Final = 512 << 20
 class FlushServices:
     """Starts its threads at once; `stop` ends them, `flush` may be called at any time."""
 
-    def __init__(self, parts: StoreParts, dispatch: ConfirmedDispatch, statistics: StoreStatistics) -> None:
+    def __init__(
+        self,
+        parts: StoreParts,
+        dispatch: ConfirmedDispatch,
+        statistics: StoreStatistics,
+        failed: Callable[[str, Exception], object],
+    ) -> None:
         self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
         self._config, self._checkpoint = parts.config, parts.checkpoint
         self._frontier = parts.commit_log.committed_offset
@@ -54,7 +60,7 @@ class FlushServices:
         """Whether a put that waits for nothing has something to wake (`appended`)."""
         self._log_thread = ServiceThread("flush-real-time", self.log_step, config.flush_interval_commit_log / 1000)
         self._queue_thread = ServiceThread(
-            "flush-consume-queue", self.queues_step, config.flush_interval_consume_queue / 1000
+            "flush-consume-queue", self.queues_step, config.flush_interval_consume_queue / 1000, failed=failed
         )
 
     def stop(self) -> None:

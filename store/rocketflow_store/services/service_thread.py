@@ -12,13 +12,20 @@ if TYPE_CHECKING:
 class ServiceThread:
     """Calls `step` every `interval_s`, or when it is woken, for the first time after `first_s`, until it is stopped.
 
-    A step that raises (no space, no memory) is tried again at its next time; `error` keeps what the last one raised.
+    A step that raises (no space, no memory) is tried again at its next time; `error` keeps what the last one raised,
+    and `failed(name, error)` is called when that is another one than before.
     """
 
     def __init__(
-        self, name: str, step: Callable[[], object], interval_s: float, *, first_s: float | None = None
+        self,
+        name: str,
+        step: Callable[[], object],
+        interval_s: float,
+        *,
+        first_s: float | None = None,
+        failed: Callable[[str, Exception], object] | None = None,
     ) -> None:
-        self._step, self._interval_s = step, interval_s
+        self._name, self._step, self._interval_s, self._failed = name, step, interval_s, failed
         self._first_s = interval_s if first_s is None else first_s
         self._stop, self._woken = threading.Event(), threading.Event()
         self.error: Exception | None = None
@@ -37,7 +44,9 @@ class ServiceThread:
                 self._step()
                 self.error = None
             except Exception as error:
-                self.error = error
+                before, self.error = self.error, error
+                if self._failed is not None and repr(before) != repr(error):
+                    self._failed(self._name, error)
 
     def pause(self, seconds: float) -> bool:
         """For the step: wait, but not beyond the stop; whether the thread is to stop."""

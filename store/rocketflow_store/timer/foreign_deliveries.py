@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.properties import integers
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import StoreError, UnreadableError
-from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.message import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()
 _BLOCK: Final = 4 << 20
+_PAGE: Final = 4096
 
 
 def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -> Counter[str]:
@@ -62,17 +62,29 @@ def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
     """Physical offsets at which the name stands."""
     found: list[int] = []
     base = mapped.file_from_offset
-    for at in range(low, high, _BLOCK):
-        end = min(at + _BLOCK + len(_NAME) - 1, high)
-        try:
-            block = mapped.bytes_of(at - base, end - base).to_pybytes()
-        except UnreadableError:  # damaged records are nobody's delivery
+    parts = [(at, min(at + _BLOCK, high)) for at in range(low, high, _BLOCK)]
+    while parts:
+        at, stop = parts.pop()
+        smallest = stop - at <= _PAGE
+        block = _bytes_of(mapped, at - base, min(stop + len(_NAME) - 1, high) - base)
+        if block is None and not smallest:  # what cannot be read is nobody's delivery, what is around it may be
+            middle = at + (stop - at) // 2
+            parts += [(at, middle), (middle, stop)]
             continue
+        if block is None:
+            block = _bytes_of(mapped, at - base, stop - base) or b""
         place = block.find(_NAME)
         while place >= 0:
             found.append(at + place)
             place = block.find(_NAME, place + 1)
     return np.unique(np.array(found, np.int64))
+
+
+def _bytes_of(mapped: MappedFile, start: int, stop: int) -> bytes | None:
+    try:
+        return bytes(mapped.bytes_of(start, stop))
+    except UnreadableError:
+        return None
 
 
 def _count(
@@ -86,33 +98,19 @@ def _count(
 ) -> None:
     """Count the deliveries among the records in which the name stands."""
     base = mapped.file_from_offset
-    position = low - base
     for begin, end in ours:
         hits = hits[(hits < begin) | (hits >= end)]
-    while len(hits) and position < high - base:
-        scan = scan_file(mapped, position, high - base)
-        if len(scan.positions):
-            rows = np.searchsorted(scan.positions, hits - base, side="right") - 1
-            inside = (rows >= 0) & (hits - base < scan.end)
-            rows = np.unique(rows[inside])
-            if len(rows):
-                _count_records(reads, mapped, scan.positions[rows], scan.sizes[rows], found)
-            hits = hits[hits - base >= scan.end]
-        if scan.stop is ScanStop.LIMIT and scan.end > position:
-            position = scan.end
-        elif scan.stop is ScanStop.BLANK or len(hits) == 0:
+    if len(hits) == 0:
+        return
+    for positions, sizes in readable_runs(mapped, low - base, high - base):
+        behind = int(positions[-1] + sizes[-1])
+        rows = np.searchsorted(positions, hits - base, side="right") - 1
+        rows = np.unique(rows[(rows >= 0) & (hits - base < behind)])
+        if len(rows):
+            _count_records(reads, mapped, positions[rows], sizes[rows], found)
+        hits = hits[hits - base >= behind]
+        if len(hits) == 0:
             return
-        else:  # damage: look for the next record that is sound
-            following = _next_record(mapped, max(scan.end, position) + 1, high - base)
-            if following is None:
-                return
-            position = following
-
-
-def _next_record(mapped: MappedFile, position: int, limit: int) -> int | None:
-    from rocketflow_store.log.resync import next_sound
-
-    return next_sound(mapped, position, limit)
 
 
 def _count_records(
@@ -122,12 +120,8 @@ def _count_records(
     sizes: npt.NDArray[np.int64],
     found: Counter[str],
 ) -> None:
-    try:
-        for start, size in zip(positions.tolist(), sizes.tolist(), strict=True):
-            mapped.populate(start, start + size)
-    except StoreError:
-        return
-    records = RecordColumns(mapped.buffer, positions, sizes)
+    readable = [_is_readable(mapped, *one) for one in zip(positions.tolist(), sizes.tolist(), strict=True)]
+    records = RecordColumns(mapped.buffer, positions[readable], sizes[readable])
     records.check_own_offset(mapped.file_from_offset)
     faults = reads.log.faults(records, mapped, bodies=False)
     if faults:
@@ -146,3 +140,11 @@ def _count_records(
     if len(rows):
         names = identities(segments, born_timestamps(records), rolls)
         found.update(names.take(rows.tolist()).to_pylist())
+
+
+def _is_readable(mapped: MappedFile, start: int, size: int) -> bool:
+    try:
+        mapped.populate(start, start + size)
+    except StoreError:
+        return False
+    return True
