@@ -13,6 +13,7 @@ from rocketflow.quality.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config import StorePaths
+from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
@@ -23,7 +24,7 @@ from rocketflow_store.sink.sink_commit import (
     last_commit,
     sweep,
 )
-from rocketflow_store.sink.staged_part import load_all
+from rocketflow_store.sink.staged_part import batch_directory, load_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,9 @@ class QualityCommits:
 
     def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
         """Drop what was staged for a batch that is not committed."""
-        abort_batch(self._paths.staging, self.sink_id, batch_id, parts)
+        staging = self._paths.staging
+        abort_batch(staging, self.sink_id, batch_id, parts)
+        os_files.remove_tree(batch_directory(staging, self.sink_id, batch_id))  # of tasks whose job failed
 
     def _check_owner(self) -> None:
         progress = {} if self._last is None else self._last.progress

@@ -6,27 +6,35 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.errors import BodySchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FORMATS: Final = ("json", "csv", "text", "none")
 _JSON_TYPES: Final = {"string": "string", "integer": "bigint", "number": "double", "boolean": "boolean"}
 _STRING_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 _ANNOTATIONS: Final = frozenset(
     {"type", "format", "title", "description", "default", "examples", "$comment", "$id", "$schema", "$anchor"}
-    | {"deprecated", "readOnly", "writeOnly", "additionalProperties"}
+    | {"deprecated", "readOnly", "writeOnly"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BodySpec:
-    """How a body is read: `ddl` are its fields, `required` those a JSON Schema asks for, `options` the parser's."""
+    """How a body is read: `ddl` are its fields, `options` the parser's.
+
+    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. With `closed` a
+    body may have no other fields than those of the schema.
+    """
 
     format: str
     ddl: str
-    required: tuple[str, ...] = ()
+    required: tuple[tuple[str, ...], ...] = ()
     options: dict[str, str] = field(default_factory=dict)
+    closed: bool = False
 
 
 def body_spec(schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None) -> BodySpec:
@@ -48,15 +56,17 @@ def body_spec(schema: str | None, body_format: str | None = None, options: dict[
     if not schema:
         raise BodySchemaError(f"--body-format {chosen} needs --body-schema, e.g. 'carrier string, delay int'")
     ddl: str = schema
-    required: tuple[str, ...] = ()
+    required: tuple[tuple[str, ...], ...] = ()
+    closed = False
     if schema.endswith(".json") or os.path.isfile(schema):
         if chosen != "json":
             raise BodySchemaError(f"--body-schema {schema}: a JSON Schema describes bodies of format json")
-        ddl, required = _of_json_schema(Path(schema))
-    return BodySpec(chosen, ddl, required, dict(options or {}))
+        ddl, required, closed = _of_json_schema(Path(schema))
+    return BodySpec(chosen, ddl, required, dict(options or {}), closed)
 
 
-def _of_json_schema(path: Path) -> tuple[str, tuple[str, ...]]:
+def _of_json_schema(path: Path) -> tuple[str, tuple[tuple[str, ...], ...], bool]:
+    """DDL, required fields, and whether there may be no others."""
     try:
         raw = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -65,12 +75,23 @@ def _of_json_schema(path: Path) -> tuple[str, tuple[str, ...]]:
     if not isinstance(raw, dict) or _one_type(raw) != "object":
         raise BodySchemaError(f'--body-schema {path}: is no JSON Schema of "type": "object"')
     fields = _fields(raw, "", problems)
-    required = raw.get("required", [])
-    if not isinstance(required, list) or not set(map(str, required)) <= set(raw.get("properties", {})):
-        problems.append("required names a field that properties does not have")
+    required = tuple(_required(raw, (), problems)) if not problems else ()
     if problems:
         raise BodySchemaError(f"--body-schema {path}: " + "; ".join(problems))
-    return ", ".join(f"{name} {kind}" for name, kind in fields), tuple(map(str, required))
+    closed = raw.get("additionalProperties") is False
+    return ", ".join(f"{name} {kind}" for name, kind in fields), required, closed
+
+
+def _required(schema: dict[str, Any], where: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
+    """Paths of the fields that a body must have, outside of arrays."""
+    names = schema.get("required", [])
+    if not isinstance(names, list) or not set(map(str, names)) <= set(schema["properties"]):
+        problems.append(f"{'.'.join([*where, 'required'])} names a field that properties does not have")
+        return
+    yield from ((*where, str(name)) for name in names)
+    for name, one in schema["properties"].items():
+        if _one_type(one) == "object":
+            yield from _required(one, (*where, name), problems)
 
 
 def _one_type(schema: dict[str, Any]) -> str | None:
@@ -81,7 +102,10 @@ def _one_type(schema: dict[str, Any]) -> str | None:
 
 def _fields(schema: dict[str, Any], where: str, problems: list[str]) -> list[tuple[str, str]]:
     """(quoted name, Spark type) of every property."""
-    _check_keywords(schema, where, {"properties", "required"}, problems)
+    allowed = {"properties"} if "[]" in where else {"properties", "required"}
+    if not where or schema.get("additionalProperties") is not False:  # else fields of no property are left out
+        allowed.add("additionalProperties")
+    _check_keywords(schema, where, allowed, problems)
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         problems.append(f"{where or 'the schema'} has no properties")

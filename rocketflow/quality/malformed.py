@@ -19,8 +19,9 @@ class BodyReasons:
 
     format: str
     fields: tuple[tuple[str, str], ...]
-    required: tuple[str, ...] = ()
+    required: tuple[tuple[str, ...], ...] = ()
     separator: str = ","
+    closed: bool = False
 
     def why(self, body: bytes) -> str:
         """One line of at most 200 characters, whatever the body is."""
@@ -49,9 +50,11 @@ class BodyReasons:
             return f"is not JSON: {error}"
         if not isinstance(value, dict):
             return f"is no JSON object but {_short(value)}"
-        for name in self.required:
-            if value.get(name) is None:
-                return f"has no field {name}, which is required"
+        for path in self.required:
+            if _lacks(value, path):
+                return f"has no field {'.'.join(path)}, which is required"
+        if self.closed and (more := sorted(value.keys() - {name for name, _ in self.fields})):
+            return f"has a field that the schema does not have: {_short(more[0])}"
         for name, kind in self.fields:
             if value.get(name) is not None and not _fits(value[name], kind):
                 return f"field {name} is no {kind}: {_short(value[name])}"
@@ -69,6 +72,16 @@ class BodyReasons:
             if value and not _parses(value, kind):
                 return f"field {name} is no {kind}: {_short(value)}"
         return _UNREADABLE
+
+
+def _lacks(value: dict[str, Any], path: tuple[str, ...]) -> bool:
+    """Whether the object that holds the field at `path` is there, and the field is not."""
+    holder: Any = value
+    for name in path[:-1]:
+        holder = holder.get(name)
+        if not isinstance(holder, dict):
+            return False
+    return holder.get(path[-1]) is None
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -51,7 +51,7 @@ def body_type(spec: BodySpec) -> StructType:
 def reasons(spec: BodySpec) -> BodyReasons:
     """What tells why a body was refused."""
     fields = tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields)
-    return BodyReasons(spec.format, fields, spec.required, _separator(spec))
+    return BodyReasons(spec.format, fields, spec.required, _separator(spec), spec.closed)
 
 
 def _separator(spec: BodySpec) -> str:
@@ -145,6 +145,11 @@ def _readable(spec: BodySpec) -> Column:
         whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
         alone = whole.isNotNull() & F.variant_get(whole, "$[1]", "variant").isNull()
         fine = fine & (~more | alone)
-    for name in spec.required:
-        fine = fine & F.col(f"{_BODY}.`{_quoted(name)}`").isNotNull()
+    for path in spec.required:
+        steps = [_BODY, *(f"`{_quoted(name)}`" for name in path)]
+        there = F.col(".".join(steps)).isNotNull()
+        fine = fine & (there if len(path) == 1 else F.col(".".join(steps[:-1])).isNull() | there)
+    if spec.closed:
+        names = F.array(*[F.lit(one.name) for one in body_type(spec).fields])
+        fine = fine & (F.size(F.array_except(F.json_object_keys(text), names)) == 0)
     return F.coalesce(fine, F.lit(False))

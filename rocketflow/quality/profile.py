@@ -6,9 +6,12 @@ and every expectation says in its notes what it was drafted from.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +46,7 @@ def draft_suite(store: str, topic: str, sample: int = 10_000, body_format: str =
     if table is None or table.num_rows == 0:
         raise UsageError(f"no body of topic {topic} is {body_format}; give --body-format json, csv or text")
     fields = [(name, _spark_type(table[name].type)) for name in table.schema.names]
-    ddl = ", ".join(f"{name if name.isidentifier() else f'`{name}`'} {kind}" for name, kind in fields)
+    ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in fields)
     expectations = [one for name in table.schema.names for one in _of_column(name, table[name].combine_chunks())]
     suite = {
         "name": topic,
@@ -71,31 +74,51 @@ def _sample(store: str, topic: str, sample: int) -> list[bytes]:
 def _table(bodies: list[bytes], body_format: str) -> tuple[pa.Table | None, int]:
     """The bodies as columns, and how many could not be read."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.json
 
     if body_format == "text":
         texts = [_text(body) for body in bodies]
         return pa.table({"body": [one for one in texts if one is not None]}), sum(one is None for one in texts)
     if body_format == "csv":
-        readable = [body for body in bodies if _text(body)]
-        widths = [len(body.split(b",")) for body in readable]
-        width = max(set(widths), key=widths.count) if widths else 0
-        kept = [body for body, one in zip(readable, widths, strict=True) if one == width]
-        if not kept:
-            return None, len(bodies)
-        names = [f"c{number}" for number in range(1, width + 1)]
-        made = pyarrow.csv.read_csv(
-            io.BytesIO(b"\n".join(kept)),
-            read_options=pyarrow.csv.ReadOptions(column_names=names),
-            convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
-        )
-        return made, len(bodies) - len(kept)
+        made, kept = _of_lines([line for body in bodies if (line := _line(body))])
+        return made, len(bodies) - kept
     objects = [found for body in bodies if (found := _object(body)) is not None]
-    if not objects:
+    names = list(dict.fromkeys(name for one in objects for name in one if name))
+    if not names:
         return None, len(bodies)
-    names = list(dict.fromkeys(name for one in objects for name in one))
     return pa.table({name: _column([one.get(name) for one in objects]) for name in names}), len(bodies) - len(objects)
+
+
+def _of_lines(lines: list[list[str]]) -> tuple[pa.Table | None, int]:
+    """The lines that are as wide as most as columns c1, c2, ... of the types that they look like, and how many."""
+    import pyarrow.csv
+
+    if not lines:
+        return None, 0
+    (width, count), *_ = Counter(map(len, lines)).most_common(1)
+    written = io.StringIO()
+    csv.writer(written).writerows(line for line in lines if len(line) == width)
+    made = pyarrow.csv.read_csv(
+        io.BytesIO(written.getvalue().encode()),
+        read_options=pyarrow.csv.ReadOptions(column_names=[f"c{number}" for number in range(1, width + 1)]),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
+    )
+    return made, count
+
+
+def _line(body: bytes) -> list[str] | None:
+    """The fields of a body that is one line of CSV."""
+    text = _text(body)
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True)) if text else []
+    except csv.Error:
+        return None
+    return lines[0] if len(lines) == 1 and lines[0] else None
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark's DDL takes it."""
+    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else f"`{name.replace('`', '``')}`"
 
 
 def _text(body: bytes) -> str | None:
@@ -108,7 +131,8 @@ def _text(body: bytes) -> str | None:
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(body)
-    except ValueError:
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -118,14 +142,23 @@ def _column(values: list[Any]) -> pa.Array:
     import pyarrow as pa
 
     kinds = {type(one) for one in values if one is not None}
-    if kinds <= {int}:
-        return pa.array(values, pa.int64()) if kinds else pa.array(values, pa.string())
+    if not kinds:
+        return pa.array(values, pa.string())
+    if kinds <= {int} and all(one is None or -(1 << 63) <= one < 1 << 63 for one in values):
+        return pa.array(values, pa.int64())
     if kinds <= {int, float}:
-        return pa.array([None if one is None else float(one) for one in values], pa.float64())
+        return pa.array([None if one is None else _double(one) for one in values], pa.float64())
     if kinds <= {bool}:
         return pa.array(values, pa.bool_())
     told = [one if one is None or isinstance(one, str) else json.dumps(one) for one in values]
     return pa.array(told, pa.string())
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _spark_type(kind: pa.DataType) -> str:
@@ -157,6 +190,8 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
     different = pc.unique(values)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         bounds = pc.min_max(values).as_py()
+        if not (math.isfinite(bounds["min"]) and math.isfinite(bounds["max"])):
+            return made
         low, high = _wider(bounds["min"], bounds["max"])
         told = f"observed {bounds['min']} to {bounds['max']}"
         made.append(
@@ -178,8 +213,6 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
 
 def _wider(low: float, high: float) -> tuple[float, float]:
     """The range with a tenth of its width on both sides; what is not negative stays so."""
-    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
-        return low, high
     room = (high - low) / 10
     if isinstance(low, int) and isinstance(high, int):
         room = math.ceil(room)

@@ -12,8 +12,9 @@ from rocketflow.cli.app import run
 from rocketflow.quality.body_schema import BodySpec, body_spec
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
 from rocketflow.quality.malformed import BodyReasons
-from rocketflow.quality.profile import draft_suite
+from rocketflow.quality.profile import Draft, draft_suite
 from rocketflow.quality.suite import Action, load_suite
+from rocketflow_store import Message, MessageStore
 from tests.quality.topics import fill, suite, suite_json
 
 if TYPE_CHECKING:
@@ -131,11 +132,27 @@ def test_json_schema_files(tmp_path: Path) -> None:
     }
     file.write_text(json.dumps(schema))
     ddl = "`carrier` string, `delay` bigint, `when` timestamp, `legs` array<struct<`a`: double, `b`: boolean>>"
-    assert body_spec(str(file)) == BodySpec("json", ddl, ("carrier",))
+    assert body_spec(str(file)) == BodySpec("json", ddl, (("carrier",),))
     schema["properties"]["delay"]["minimum"] = 0  # type: ignore[index]
     file.write_text(json.dumps(schema))
     with pytest.raises(BodySchemaError, match="delay: minimum is a check, not a type; write it as an expectation"):
         body_spec(str(file))
+
+
+def test_what_a_json_schema_asks_for_inside(tmp_path: Path) -> None:
+    file = tmp_path / "flight.json"
+    inner: dict[str, Any] = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    schema = {"type": "object", "properties": {"a": inner}, "additionalProperties": False}
+    file.write_text(json.dumps(schema))
+    assert body_spec(str(file)) == BodySpec("json", "`a` struct<`b`: bigint>", (("a", "b"),), closed=True)
+    for asked, why in (
+        ({"a": {"type": "array", "items": inner}}, r"a\[\]: required is a check"),
+        ({"a": {**inner, "additionalProperties": False}}, "a: additionalProperties is a check"),
+        ({"a": {**inner, "required": ["c"]}}, "a.required names a field that properties does not have"),
+    ):
+        file.write_text(json.dumps({"type": "object", "properties": asked}))
+        with pytest.raises(BodySchemaError, match=why):
+            body_spec(str(file))
 
 
 @pytest.mark.parametrize(
@@ -183,6 +200,27 @@ def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
 def test_no_body_is_too_odd_to_be_told_of(body_format: str, separator: str, body: bytes) -> None:
     reasons = BodyReasons(body_format, (("a", "string"), ("b", "int")), separator=separator)
     assert reasons.why(body) == "could not be read with the body schema"
+
+
+def drafted_from(path: Path, bodies: list[bytes], body_format: str) -> Draft:
+    with MessageStore.open(path) as store:
+        for body in bodies:
+            store.put_message(Message("odd", body, queue_id=0))
+    return draft_suite(str(path), "odd", body_format=body_format)
+
+
+def test_a_suite_is_drafted_from_lines_with_quotes(tmp_path: Path) -> None:
+    bodies = [b'1,"a, b"', b'2,"two\nlines"', b'3,"say ""x"""', b"4,plain,more", b'5,"open', b"\xff,x", b""]
+    draft = drafted_from(tmp_path / "s", bodies, "csv")
+    assert (draft.sampled, draft.unreadable, draft.schema) == (3, 4, "c1 bigint, c2 string")
+
+
+def test_a_suite_is_drafted_from_odd_objects(tmp_path: Path) -> None:
+    fields = {"größe": 1, "a`b": True, "": 3, "huge": 1 << 70, "beyond": 10**400}
+    bodies = [json.dumps(fields).encode(), b'{"a": "\\ud800"}', b"[" * 100_000, b"3"]
+    draft = drafted_from(tmp_path / "s", bodies, "json")
+    assert (draft.sampled, draft.unreadable) == (1, 3)
+    assert draft.schema == "`größe` bigint, `a``b` boolean, huge double, beyond double"
 
 
 def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
