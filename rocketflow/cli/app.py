@@ -12,6 +12,7 @@ from rocketflow.cli import failures
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.store_commands import store_app
+from rocketflow.printable import printable
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
 
@@ -142,6 +143,6 @@ def _usage_code(error: BaseException) -> int | None:
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", 0))
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-        print(f"error: {failures.printable(error.format_message())}", file=sys.stderr)
+        print(f"error: {printable(error.format_message())}", file=sys.stderr)
         return int(error.exit_code)
     return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rocketflow.errors import RocketFlowError
+from rocketflow.printable import printable
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.errors import StoreError
 
@@ -48,8 +49,3 @@ def exits_with(code: int) -> Iterator[None]:
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         raise typer.Exit(code) from None
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped: it may come from a message."""
-    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)

@@ -21,6 +21,12 @@ class LeftOut:
         self._filter = TagFilter.parse(tags)
         self.count = 0
 
+    def removed(self, queue_id: int, start: int, stop: int) -> None:
+        """Offsets [start, stop) were asked for, and are in front of the queue's first."""
+        if start < stop:
+            self.count += stop - start
+            print(f"error: queue {queue_id}, offsets {start} to {stop - 1}: were removed", file=sys.stderr)
+
     def look(self, queue_id: int, start: int, end: int, messages: Sequence[MessageExt]) -> None:
         """Of the offsets [start, end) `messages` are those that came."""
         if len(messages) == end - start or self._reader.find_batch(self._topic, queue_id) is not None:

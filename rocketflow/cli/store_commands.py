@@ -15,6 +15,7 @@ from rocketflow.cli import failures
 from rocketflow.cli.left_out import LeftOut
 from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields
 from rocketflow.errors import UsageError
+from rocketflow.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,6 +140,8 @@ def _messages(
         found = False
         for queue_id in [queue] if queue is not None else reader.queues(topic):
             low, high = reader.bounds(topic, queue_id)
+            if start is not None and queue_id not in positions:
+                left_out.removed(queue_id, start, min(low, high if end is None else end))
             at = positions.get(queue_id, max(low, start or 0))
             stop = high if end is None else min(end, high)
             while at < stop:
@@ -171,7 +174,7 @@ def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: i
     for message in chosen:
         fields = message_fields(message, body)
         cells = [str(fields[name] if fields[name] is not None else "") for name in TABLE_COLUMNS if name in fields]
-        print("\t".join(failures.printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells))
+        print("\t".join(printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells))
 
 
 @store_app.command()
@@ -425,7 +428,7 @@ def rebuild(
         _emit(result.as_dict())
     else:
         for line in summary(result):
-            print(failures.printable(line))
+            print(printable(line))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -449,7 +452,7 @@ def ledger(
             if as_json:
                 _emit(fields)
             else:
-                print(failures.printable(as_text(fields)))
+                print(printable(as_text(fields)))
 
 
 @store_app.command()

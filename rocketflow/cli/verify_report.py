@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.cli import failures
+from rocketflow.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ def print_findings(found: VerifyResult) -> None:
     speed = found.bytes / 1e6 / found.seconds if found.seconds else 0.0
     print(f"{found.records} records, {found.bytes} bytes in {found.seconds:.2f} s ({speed:.0f} MB/s)")
     for one in found.findings:
-        print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{failures.printable(one.detail)}")
+        print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{printable(one.detail)}")
     if found.unlisted:
         print(f"... and {found.unlisted} more")
     if found.clean:
@@ -31,6 +31,6 @@ def print_findings(found: VerifyResult) -> None:
 def print_steps(steps: Sequence[RepairStep]) -> None:
     """One line a step of a repair."""
     for one in steps:
-        print(f"{one.action}\t{one.target}\t{failures.printable(one.why)}")
+        print(f"{one.action}\t{one.target}\t{printable(one.why)}")
     if not steps:
         print("nothing to repair")

@@ -15,7 +15,8 @@ from rocketflow_store.sink.sink_commit import commit_at, commit_places
 
 if TYPE_CHECKING:
     from rocketflow_store.commit_envelope import CommitEnvelope
-    from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.errors import UnknownTopicError
+from rocketflow_store.store_reader import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,17 @@ def queue_offset_of(
 
 
 def kafka_offset_of(reader: StoreReader, store_topic: str, queue_id: int, queue_offset: int) -> OffsetPair | None:
-    """Where a stored message comes from; None where it did not come from Kafka."""
+    """Where a stored message comes from; None where it did not come from Kafka, or is not there.
+
+    UnknownTopicError for a topic that the store does not have.
+    """
+    if queue_id not in reader.queues(store_topic):
+        if store_topic not in reader.topics():
+            raise UnknownTopicError(store_topic)
+        return None
+    low, high = reader.bounds(store_topic, queue_id)
+    if not low <= queue_offset < high:
+        return None
     for batch in reader.read(store_topic, queue_id, queue_offset, queue_offset + 1, ["properties"]):
         properties = dict(batch.column(0)[0].as_py())
         if names.ORIGIN_OFFSET in properties:

@@ -5,6 +5,8 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,5 +53,6 @@ class DirectAppendPort:
 
     def _open(self) -> MessageStore:
         options = self._options
-        config = StoreConfig(flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
+        given = StoreConfig.given(None, os.environ) or StoreConfig()
+        config = replace(given, flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
         return when_free(lambda: MessageStore.open(options.path, config), options.lock_timeout_ms / 1000)

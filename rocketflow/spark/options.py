@@ -11,7 +11,9 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error
+from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
 SOURCE_OPTIONS: Final = (
     "path",
@@ -43,9 +45,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
-_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 _OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 _TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000}} (ms)'
 _ASSIGN_FORM: Final = 'JSON such as {"topic": [0, 1]}'
@@ -246,8 +246,13 @@ def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualif
         raise OptionError(option, f"option {option}={value!r}: {name!r} names store {store!r}; known: {known}")
     if qualified_only and not slash and len(stores) > 1:
         raise bad_value_error(option, value, f"store/topic instead of {name!r}, because there are several stores")
-    if not _TOPIC.fullmatch(topic) or (slash and stores == {""}):
-        rule = "1 to 127 of letters, digits, _ - % |"
+    rule = f"1 to {MAX_TOPIC_LENGTH} of letters, digits, _ - % |"
+    try:
+        validate_topic(topic)
+    except StoreConfigError as error:
+        why = f"option {option}={value!r}: {name!r} is no topic name; allowed is {rule}"
+        raise OptionError(option, why) from error
+    if slash and stores == {""}:
         raise OptionError(option, f"option {option}={value!r}: {name!r} is no topic name; allowed is {rule}")
 
 
@@ -346,6 +351,8 @@ def _sql(values: OptionValues) -> str | None:
 
 def _consumer_group(values: OptionValues) -> str | None:
     group = values.text("consumerGroup")
-    if group is not None and not _GROUP.fullmatch(group):
-        raise bad_value_error("consumerGroup", group, "1 to 255 of letters, digits, _ - % |")
-    return group
+    try:
+        return None if group is None else validate_group(group)
+    except StoreConfigError as error:
+        rule = f"1 to {MAX_GROUP_LENGTH} of letters, digits, _ - % |"
+        raise bad_value_error("consumerGroup", group, rule) from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.job_timing import timing
+from rocketflow.printable import printable
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.config import StorePaths, check_directory
@@ -110,7 +111,8 @@ def _print_dry_run(told: dict[str, Any]) -> None:
         print(f"  {count} {'to ' if 'to' in told else ''}{name}", file=sys.stderr)
     for row in told.get("sample", ()):
         place = f"queue {row['queueId']} offset {row['queueOffset']}"
-        print(f"  {place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}", file=sys.stderr)
+        told_of = f"{place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}"
+        print(f"  {printable(told_of)}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,9 @@ them in the commit message: the commit runs in a fresh process that knows nothin
 
 from __future__ import annotations
 
+import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +149,8 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
         known = topics.get(topic)
         return known.write_queue_nums if known is not None else options.queues
 
-    config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
+    given = StoreConfig.given(None, os.environ) or StoreConfig()
+    config = replace(given, enabled_append_prop_crc=gives_record_crc(paths))
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
     part = stage(

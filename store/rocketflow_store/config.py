@@ -119,6 +119,10 @@ class StorePaths:
     def stop_record(self) -> Path:
         return self.rocketflow / "stop"
 
+    @property
+    def durable_ends(self) -> Path:
+        return self.rocketflow / "ends"
+
     def meta_mark(self) -> int:
         """Another number for every writing of `store.meta`; 0 without it."""
         try:
@@ -218,7 +222,6 @@ class StoreConfig:
     store_host: str = "127.0.0.1:10911"
     broker_name: str = "broker-a"
     default_topic_queue_nums: int = 8
-    auto_create_topic_enable: bool = True
     warm_maped_file_enable: bool = False
     flush_least_pages_when_warm_maped_file: int = 4_096
     flush_interval_commit_log: int = 500
@@ -335,8 +338,13 @@ class StoreConfig:
             ("disk_space_warning_level_ratio", 0, 100),
         ):
             value = getattr(self, name)
-            if not low <= value <= high:
+            if not isinstance(value, int) or not low <= value <= high:
                 raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
+        try:
+            object.__setattr__(self, "flush_disk_type", FlushDiskType(self.flush_disk_type))
+        except ValueError as error:
+            why = "must be SYNC_FLUSH or ASYNC_FLUSH"
+            raise StoreConfigError("flushDiskType", self.flush_disk_type, why) from error
         if self.broker_role not in _BROKER_ROLES:
             raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(_BROKER_ROLES)}")
         if self.timer_precision_ms not in (100, 200, 500, 1_000):
@@ -413,11 +421,6 @@ class StoreConfig:
             name = known.get(key)
             if name is None or name == "clock":
                 continue
-            if name == "flush_disk_type" and not isinstance(value, FlushDiskType):
-                try:
-                    value = FlushDiskType(value)
-                except ValueError as error:
-                    raise StoreConfigError(key, value, "must be SYNC_FLUSH or ASYNC_FLUSH") from error
             chosen[name] = value
         if "brokerIP1" in values or "listenPort" in values:
             ip, port = values.get("brokerIP1", "127.0.0.1"), values.get("listenPort", 10911)

@@ -365,6 +365,7 @@ class MessageStore:
         with self._clean_lock, self._put.lock:
             self.flush()
             try:
+                self._flushing.forget_topic(topic)
                 begin_deletion(self.paths, topic, self._commit_log.wrote_offset)
                 self._forget_topic(topic)
             except BaseException as error:

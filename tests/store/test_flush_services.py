@@ -154,7 +154,7 @@ def test_the_log_before_the_queues_before_the_index_before_the_checkpoint(
         put(store, 3)
         syncs = Syncs(monkeypatch, store.paths)
         store.flush()
-        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint"]
+        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint", "ends"]
 
 
 def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
@@ -175,7 +175,7 @@ def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
         put(store)
         clock.set(START + 10_000)
         store._flushing.queues_step()
-        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint"]
+        assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint", "ends"]
 
 
 def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:

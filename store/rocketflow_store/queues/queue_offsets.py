@@ -41,6 +41,16 @@ class QueueOffsets:
             np.frombuffer(self._room(topic, len(theirs)), np.int64)[changed] = found[changed]
         self._far.update(fork._far)
 
+    def known(self) -> list[tuple[str, int, int]]:
+        """(topic, queue id, next offset) of every queue that was asked for; any thread may ask."""
+        near = [
+            (topic, queue_id, offset)
+            for topic, offsets in list(self._near.items())
+            for queue_id, offset in enumerate(offsets)
+            if offset != _UNKNOWN
+        ]
+        return near + [(*key, offset) for key, offset in list(self._far.items())]
+
     def next(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message gets."""
         near = self._near.get(topic)

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.errors import StoreError, UnknownTopicError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.index.index_service import IndexService, next_name
@@ -30,7 +30,7 @@ from rocketflow_store.rebuild.store_state import StoreState, look_at_store
 from rocketflow_store.rebuild.upload import check_target, upload
 from rocketflow_store.rebuild.write_stage import Plans, fill_lost, plan_files, write_tasks
 from rocketflow_store.rebuild.write_tasks import run_write
-from rocketflow_store.recovery.derived_state import leave_stop_record
+from rocketflow_store.recovery.derived_state import leave_stop_record, listed_topics
 from rocketflow_store.recovery.derived_swap import finish_swap
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class _Rebuild:
             told = ProgressTold(log_bytes(state, self._files.files), self._progress)
             findings = self._scan(state, None, told)
             plan_files(self._places, state, findings.reports).tell(self._result, self._config)
+            self._check_topics()
             told.end()
         finally:
             self._files.close()
@@ -145,6 +146,7 @@ class _Rebuild:
             findings = self._scan(state, str(self._side.parts), told)
             plans = plan_files(self._places, state, findings.reports)
             plans.tell(self._result, self._config)
+            self._check_topics()
             check_space(plans.bytes_by_place(self._side, self._config))
             self._write(state, plans, findings, told)
             with self._removing_parts():
@@ -191,6 +193,16 @@ class _Rebuild:
         self._result.bytes = sum(one.bytes for one in findings.reports)
         self._result.damaged = findings.told
         return findings
+
+    def _check_topics(self) -> None:
+        """UnknownTopicError where a topic that was named is nowhere: not in the log, not listed, without a queue."""
+        if self._result.units:
+            return
+        paths = self._places.store
+        listed = listed_topics(paths) or frozenset()
+        for topic in sorted(self._request.topics - listed):
+            if not any((room / topic).is_dir() for room in (paths.consume_queue, paths.batch_consume_queue)):
+                raise UnknownTopicError(topic)
 
     def _check_estimate(self, state: StoreState) -> None:
         choice, size = state.choice, max(state.end - state.begin, 0)

@@ -25,9 +25,10 @@ from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
-from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.layout.durable_ends import DurableEnds
 from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
@@ -81,6 +82,8 @@ class LostState:
     record: StopRecord | None = None
     same_writer: bool = False
     """Whether nobody has stopped in order since the record was made."""
+    ends: dict[Queue, int] = field(default_factory=dict)
+    """Behind the last message of queues that was synced before an unclean stop, as far as that was told."""
     unfinished: Unfinished | None = None
     """What an open before was making again when it was stopped; None where nothing was."""
     deleted_topics: frozenset[str] = frozenset()
@@ -148,6 +151,7 @@ class _Look:
         self._paths, self._config = paths, config
         self._abort_found = paths.abort.exists()
         self._record = believed_record(paths)
+        self._ends = DurableEnds.load(paths) if self._abort_found else None
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
         self._batch_topics = _batch_topics(paths)
@@ -190,6 +194,8 @@ class _Look:
                     why = self._changed(room, key, queues.get(key), state.files, unit_size)
                     if why:
                         found[key] = why
+        if self._ends is not None:
+            self._ask_ends(self._ends, there, batches)
         if record is None or not (self._same_writer or self._abort_found):
             self._ask_positions({*there, *batches})
             self._ask_log()
@@ -240,6 +246,37 @@ class _Look:
             if not same:
                 return f"{entry.name} is not what it was"
         return ""
+
+    # -- behind an unclean stop
+
+    def _ask_ends(
+        self, ends: DurableEnds, there: dict[Queue, list[_Entry]], batches: dict[Queue, list[_Entry]]
+    ) -> None:
+        """Queues whose newest unit at the durable frontier is not there any more."""
+        lost = self._lost
+        for key, end in ends.queues.items():
+            if end == 0 or not self._may_be_lost(key[0]):
+                continue
+            lost.ends[key] = end
+            if key[0] in self._batch_topics:
+                if key not in batches:
+                    lost.batch_queues.setdefault(key, _MISSING)
+                elif not any(one.size for one in batches[key]):
+                    lost.batch_queues.setdefault(key, _FILES_MISSING)
+            elif key not in there:
+                lost.queues.setdefault(key, _MISSING)
+            elif key not in lost.queues and not self._has_unit(key, there[key], end - 1):
+                lost.queues[key] = _UNITS_MISSING
+
+    def _has_unit(self, key: Queue, entries: list[_Entry], queue_offset: int) -> bool:
+        size, place = self._config.mapped_file_size_consume_queue, queue_offset * UNIT_SIZE
+        base = place - place % size
+        for one in entries:
+            if _is_name(one, _NAME_DIGITS) and int(one.name) == base:
+                file = self._paths.consume_queue / key[0] / str(key[1]) / one.name
+                unit = read_piece(file, place - base, UNIT_SIZE)
+                return len(unit) == UNIT_SIZE and bool(written(np.frombuffer(unit, UNIT_DTYPE))[0])
+        return False
 
     # -- without a record
 
@@ -339,6 +376,11 @@ class _Look:
             for one in entries.values():
                 if not one.is_file or (one.size != size and not (self._abort_found and one.size == 0)):
                     return f"{one.name} has {one.size} bytes, not {size}"
+        if self._ends is not None:
+            for name, end_phy_offset in self._ends.index.items():
+                others = not entries or not self._ends.index.keys().isdisjoint(entries)  # else all were made anew
+                if name not in entries and end_phy_offset >= self._min_phy_offset and others:
+                    return f"{name} is missing"
         if record is None or record.index is None:
             return ""
         for name, state in record.index.items():

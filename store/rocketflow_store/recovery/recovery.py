@@ -440,10 +440,15 @@ class Recovery:
         """
         self._note_lost(lost, end)
         log = LogExtent(self._log.min_phy_offset, end, self._log.file_size)
+        record = lost.record
+        of_batches = dict(lost.ends)
         ends = dict(self._synced_ends)
-        if lost.record is not None:
-            for key, state in lost.record.queues.items():
-                ends[key] = max(ends.get(key, 0), state.end)
+        for key, wanted in lost.ends.items():
+            ends[key] = max(ends.get(key, 0), wanted)
+        if record is not None:
+            for known, queues in ((ends, record.queues), (of_batches, record.batch_queues)):
+                for key, state in queues.items():
+                    known[key] = max(known.get(key, 0), state.end)
         shrunk = []
         for key, wanted in ends.items():
             if self._queues.find(*key) is not None or key in self._lost_queues:
@@ -452,9 +457,9 @@ class Recovery:
                     lost_slots(self._queues.add(*key), there, wanted, self._skipped, log)
                     self._queues.forget_queue(*key)
                     shrunk.append(key)
-        for key, state in lost.record.batch_queues.items() if lost.record is not None else ():
+        for key, wanted in of_batches.items():
             batch_queue = self._batch_queues.find(*key)
-            if batch_queue is not None and batch_queue.fill_lost(state.end, log):
+            if batch_queue is not None and batch_queue.fill_lost(wanted, log):
                 shrunk.append(key)
         return shrunk
 

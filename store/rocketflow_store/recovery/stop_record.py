@@ -15,11 +15,11 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
+from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,12 +107,10 @@ class StopRecord:
     @classmethod
     def load(cls, paths: StorePaths) -> Self | None:
         """The record of a store, None where there is none that can be believed."""
+        told = read_checked_json(paths.stop_record)
         try:
-            head, _, body = os_files.read_file(paths.stop_record).partition(b"\n")
-            if int(head, 16) != zlib.crc32(body):
-                return None
-            return cls._of(parse_json_object(body.decode("utf-8")))
-        except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError):
+            return None if told is None else cls._of(told)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     @classmethod
@@ -157,8 +155,7 @@ class StopRecord:
             "heads": {str(base): _numbers(one) for base, one in self.heads.items()},
             "index": None if self.index is None else {name: _numbers(one) for name, one in self.index.items()},
         }
-        body = json.dumps(told, separators=(",", ":")).encode()
-        os_files.write_atomically(paths.stop_record, b"%08x\n" % zlib.crc32(body) + body)
+        write_checked_json(paths.stop_record, told)
 
 
 def take_stop_record(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
+from rocketflow_store.layout.durable_ends import DurableEnds
 from rocketflow_store.log.flush import PAGE_BYTES, ThoroughSchedule, flush_due
 from rocketflow_store.services.service_thread import ServiceThread
 
@@ -38,6 +39,11 @@ class FlushServices:
         self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
         self._config, self._checkpoint = parts.config, parts.checkpoint
         self._frontier = parts.commit_log.committed_offset
+        self._ends = DurableEnds()
+        if parts.recovery.abort_found:  # else the record of the last orderly stop tells
+            self._ends.note((*key, parts.queues.end(*key)) for key in parts.queues.names())
+            self._ends.note((one.topic, one.queue_id, one.bounds(0)[1]) for one in parts.batch_queues.all())
+            self._write_ends()
         self._lock = threading.Lock()
         config = parts.config
         self._log_schedule = ThoroughSchedule(
@@ -118,6 +124,7 @@ class FlushServices:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
         self._parts.flush.check()  # what a failed sync left is not made good by another one
+        moved = self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
         commit_log.commit()
         self._flush_log_to(commit_log.committed_offset)
         with self._lock:
@@ -128,6 +135,8 @@ class FlushServices:
             self._fencing(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
             self._fencing(self._write_checkpoint)
+            if moved:
+                self._fencing(self._write_ends)
             self._fencing(lambda: dispatch.confirm_file.durable(target))
             self._frontier = target
 
@@ -155,6 +164,16 @@ class FlushServices:
         self._parts.queues.sync_directories()
         with self._dispatch.lock:  # the newest index file may be about to be another
             self._parts.index.sync()
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is about to be deleted: nobody is to miss its queues."""
+        with self._lock:
+            self._ends.without_topic(topic)
+            self._write_ends()
+
+    def _write_ends(self) -> None:
+        self._ends.index = {one.path.name: one.header.end_phy_offset for one in self._parts.index.files if one.entries}
+        self._ends.write(self._parts.paths)
 
     def _write_checkpoint(self) -> None:
         fields = self._checkpoint

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_cat_goes_on_behind_a_missing_queue_file(tmp_path: Path, capsys: pytest.
     assert [json.loads(line)["queueOffset"] for line in out.splitlines()] == [*range(10), *range(20, 40)]
     assert "queue 0, offsets 10 to 19: the ConsumeQueue has no units for them" in err
     assert "10 messages could not be read" in err
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_rebuild_of_a_topic_that_there_never_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    filled(tmp_path / "s")
+    assert run(["store", "rebuild", str(tmp_path / "s"), "--topic", "typo", *more]) == 2
+    assert "no topic 'typo' in this store" in capsys.readouterr().err
+    assert run(["store", "rebuild", str(tmp_path / "s"), "--topic", "t", *more]) == 0
+
+
+def test_cat_of_a_range_that_was_removed(golden_store: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["store", "cat", str(golden_store("expired-53")), "--topic", "orders", "--queue", "0", "--json"]
+    assert run(words) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])["queueOffset"]
+    assert run([*words, "--from", "0", "--to", "10"]) == 3
+    out, err = capsys.readouterr()
+    assert (out, "queue 0, offsets 0 to 9: were removed" in err) == ("", True)
+    assert run([*words, "--from", str(first - 1)]) == 3
+    assert run([*words, "--from", str(first)]) == 0
 
 
 def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
