@@ -22,6 +22,18 @@ BUGS: Final = (
         [f"{ROWS}/test_sync_trace.py", f"{POWER}[sync]"],
     ),
     Bug(
+        "ends-not-told",
+        "what the queues had come to is not told: one that goes behind a kill begins anew",
+        [Change("            if moved:\n                self._fencing(self._write_ends)\n", "")],
+        [f"{STORE}/test_durable_ends.py"],
+    ),
+    Bug(
+        "superseded-run-commits",
+        "a driver that another one took over from commits its batch",
+        [Change("    if batch.run_seq < newest:\n", "    if batch.run_seq < 0:\n")],
+        [f"{STORE}/test_sink_commit.py"],
+    ),
+    Bug(
         "every-tenth-sync-skipped",
         "one sync in ten does nothing and says that it worked",
         [

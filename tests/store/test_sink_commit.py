@@ -19,7 +19,14 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.log import chunk_append
 from rocketflow_store.sink import spare_parts
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, newest_run, register_run
+from rocketflow_store.sink.sink_commit import (
+    SinkBatch,
+    SupersededRunError,
+    commit_batch,
+    newest_run,
+    register_run,
+    registered_run,
+)
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 SMALL = {
@@ -221,3 +228,29 @@ def test_a_run_is_registered_though_others_gave_up_twice(
     monkeypatch.setattr(os, "listdir", lambda path: sorted(listed(path), reverse=backwards))
     assert register_run(tmp_path, "sink", "run-b", 0) == first + 3
     assert newest_run(tmp_path, "sink") == first + 3
+
+
+def test_a_run_that_was_superseded_commits_nothing(tmp_path: Path) -> None:
+    """F4: a driver that slept while another one took over its query."""
+    config = StoreConfig(**SMALL)
+    path = tmp_path / "s"
+    with MessageStore.open(path, config) as store:
+        encoder_config = store.config
+    staging = StorePaths(path).staging
+
+    def of_run(number: int, batch_id: int) -> SinkBatch:
+        run = f"run-{number}"
+        seq = registered_run(staging, "sink", run) or register_run(staging, "sink", run, 0)
+        staged = part(batch_directory(staging, "sink", batch_id), 10 * batch_id + 100 * number, 10, encoder_config)
+        return SinkBatch("sink", "sink", batch_id, run, seq, [staged])
+
+    with MessageStore.open(path, config) as store:
+        assert commit_batch(store, of_run(1, 0)).rows == 10
+        assert commit_batch(store, of_run(2, 1)).rows == 10
+        end = store.max_phy_offset
+        for batch_id in (1, 2):
+            with pytest.raises(SupersededRunError, match=r"run 1 \(run-1\) was superseded by run 2"):
+                commit_batch(store, of_run(1, batch_id))
+        assert store.max_phy_offset == end
+        assert commit_batch(store, of_run(2, 2)).rows == 10
+    assert len(keys(path)) == 30

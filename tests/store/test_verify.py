@@ -317,3 +317,37 @@ def test_a_log_file_cut_where_no_blank_fits(planted: Planted, left: int) -> None
     end = max(place + length for place, length in planted.places.values() if place + length <= size)
     os.truncate(log, end + left)
     assert any(file == str(log) for _, file, _, _ in places_found(planted.path))
+
+
+@pytest.mark.parametrize("name", ["lost-derived-53", "crash-53-kill9"])
+def test_a_crashed_store_without_queues_is_not_clean(
+    name: str, golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(golden_store(name), tmp_path / "s"))
+    for room in ("consumequeue", "index"):
+        shutil.rmtree(path / room, ignore_errors=True)
+    found = verify_store(path)
+    assert ("missing-unit", str(path / "consumequeue")) in {(one.kind, one.file) for one in found.findings}
+    assert found.exit_code == 1
+    with MessageStore.open(path, config_of(name)):
+        pass
+    assert verify_store(path).exit_code == 0
+
+
+def test_an_index_that_went_from_a_store_of_apache(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    path = Path(shutil.copytree(golden_store("basic-53"), tmp_path / "s"))
+    with StoreReader(path) as reader:
+        message = reader.get_message("orders", 0, 0).messages[0]
+    shutil.rmtree(path / "index")
+    with MessageStore.open(path, config_of("basic-53")) as store:
+        assert store.recovery.healed == ("index",)
+        store.put_message(Message("orders", b"more", keys="more"))
+        assert [one.phy_offset for one in store.query_message("orders", message.uniq_key)] == [message.phy_offset]
+    assert verify_store(path).findings == []
+    files = sorted((path / "index").iterdir())
+    assert len(files) > 1
+    files[0].unlink()
+    (path / "rocketflow" / "stop").unlink()
+    with MessageStore.open(path, config_of("basic-53")) as store:
+        store.put_message(Message("orders", b"more", keys="more"))
+    assert {one.kind for one in verify_store(path).findings} == {"missing-entry"}

@@ -513,6 +513,9 @@ class _Verification:
         lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
         if not self._reader.index.files and keys and lost and self._state == "clean":
             self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")
+        if self._state == "unclean" and self._result.records and not self._bounds:
+            why = "no queue is there, and the log has messages; the next open makes them again"
+            self._found.add("missing-unit", paths.consume_queue, 0, 0, why)
 
 
 def _is_blank(mapped: MappedFile, start: int, stop: int) -> bool:

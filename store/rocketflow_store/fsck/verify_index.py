@@ -56,8 +56,6 @@ class IndexCheck:
     def __init__(self, files: Sequence[IndexFile], floor: int, end: int, *, settled: bool) -> None:
         self._files, self._floor, self._end, self._settled = files, floor, end, settled
         self._known: dict[int, _Known] = {}
-        self.covered_from = end
-        """Physical offset of the first entry: nothing is said of the keys of older records."""
 
     def structure(self, found: FindingList, log: CommitLogView) -> None:
         """Check every file for itself."""
@@ -67,10 +65,8 @@ class IndexCheck:
                 found.add("index-header", file.path, 36, 4, f"index count is {header.index_count}")
                 continue
             known = self._known[number] = self._chains(file, found)
-            if known.entries:
-                self.covered_from = min(self.covered_from, max(int(file.entry_table(1)["phy_offset"][1]), self._floor))
-                if self._settled:
-                    self._header(file, found, log)
+            if known.entries and self._settled:
+                self._header(file, found, log)
 
     def _chains(self, file: IndexFile, found: FindingList) -> _Known:
         """Follow the entries in order as they were put, and compare what they and the slots link."""
@@ -137,7 +133,7 @@ class IndexCheck:
                 self._block(number, known.file, first, entries, (start, stop), (pairs, times, seen), out)
         if self._known:
             missing = (pairs[~seen] >> 32) + start
-            missing = np.unique(missing[missing >= self.covered_from])
+            missing = np.unique(missing[missing >= self._floor])
             room = max(_MAX_BAD - len(out.missing), 0)
             out.missing += missing[:room].tolist()
             out.more += max(len(missing) - room, 0)

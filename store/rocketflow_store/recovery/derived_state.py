@@ -23,8 +23,10 @@ from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
+from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
@@ -381,6 +383,8 @@ class _Look:
                 others = not entries or not self._ends.index.keys().isdisjoint(entries)  # else all were made anew
                 if name not in entries and end_phy_offset >= self._min_phy_offset and others:
                     return f"{name} is missing"
+        if record is None and not entries and self._told_of_index():
+            return "no index file is there, and the checkpoint tells of one"
         if record is None or record.index is None:
             return ""
         for name, state in record.index.items():
@@ -390,6 +394,12 @@ class _Look:
             elif self._same_writer and not self._abort_found and not self._index_is_same(name, state):
                 return f"{name} is not what it was"
         return ""
+
+    def _told_of_index(self) -> bool:
+        try:
+            return decode_checkpoint(os_files.read_file(self._paths.checkpoint)).index_msg_timestamp > 0
+        except (OSError, StoreError):
+            return False
 
     def _index_is_same(self, name: str, state: IndexState) -> bool:
         _, header, crc = index_crcs(self._paths.index / name, state.content_end)
