@@ -19,7 +19,7 @@ from rocketflow.kafka.batch_consumer import count_of, rows_of, size_of
 from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError, KafkaUnreachableError
 from rocketflow.kafka.options import CONTINUE
 from rocketflow.kafka.record_batches import BrokenBatchError
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
+from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.store_port import StorePort, config_of
 from rocketflow.stop_signals import StoppedError
@@ -381,7 +381,7 @@ class KafkaToStore:
             where = f"{tp.topic} partition {tp.partition}: {what}"
             if self._options.on_data_loss != CONTINUE:
                 raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
-            warn(f"{where}; going on at {go_on}")
+            warn_of_loss(self._options.store, where, go_on, lost)
             self.summary.lost += lost
             self._consumer.seek(tp, go_on)
 

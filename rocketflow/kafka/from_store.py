@@ -32,7 +32,7 @@ from rocketflow.kafka.errors import (
 from rocketflow.kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
 from rocketflow.kafka.progress_mark import Progress, encode_mark, ensure_topic, read_mark
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn
+from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.to_kafka import COLUMNS, Header, kafka_rows
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.clock import SystemClock
@@ -236,8 +236,9 @@ class StoreToKafka:
         where = f"topic {topic} queue {queue_id}: {what}"
         if self._options.on_data_loss != CONTINUE:
             raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
-        warn(f"{where}; going on at {go_on}")
-        self.summary.lost += max(low - start, 1)
+        lost = max(low - start, 1)
+        warn_of_loss(self._options.store, where, go_on, lost)
+        self.summary.lost += lost
         self._progress[topic][str(queue_id)] = go_on
         return go_on
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.job_timing import timing
 from rocketflow.stop_signals import STOPPING, StoppedError
+from rocketflow_store import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +125,12 @@ class BridgeSummary:
             file=sys.stderr,
             flush=True,
         )
+
+
+def warn_of_loss(store: str, where: str, go_on: int, lost: int) -> None:
+    """Messages that are gone, and that the bridge was told to go on without: counted among the store's events."""
+    events.tell(events.DATA_LOSS, store, where, where, offset=go_on, count=lost, quietly=True)
+    warn(f"{events.DATA_LOSS} {where}; going on at {go_on}, without {lost} messages at least")
 
 
 def warn(text: str) -> None:

@@ -62,12 +62,18 @@ def parse_broker_conf(text: str, source: str = "broker.conf") -> dict[str, Any]:
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Settings from variables like ROCKETFLOW_flushDiskType; other ROCKETFLOW_ variables are not ours to judge."""
+    """Settings from variables like ROCKETFLOW_flushDiskType; StoreConfigError for a key that RocketMQ does not have.
+
+    Keys begin with a small letter: ROCKETFLOW_DEBUG and its like are no settings.
+    """
     settings: dict[str, Any] = {}
     for name, value in environ.items():
         key = name.removeprefix(ENVIRONMENT_PREFIX)
-        if key != name and key in KNOWN_KEYS:
-            settings[key] = typed_value(key, value, f"environment variable {name}: ")
+        if key == name or not key[:1].islower():
+            continue
+        if key not in KNOWN_KEYS:
+            raise StoreConfigError(key, value, f"environment variable {name}: unknown key{_nearest(key)}")
+        settings[key] = typed_value(key, value, f"environment variable {name}: ")
     return settings
 
 

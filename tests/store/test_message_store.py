@@ -196,26 +196,35 @@ def test_an_open_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pyt
         assert [one.body for one in store.query_message("t", "k")] == [b"x"]
 
 
-def test_what_makes_no_sense_concerns_its_caller_alone(tmp_path: Path) -> None:
-    outcomes: dict[object, object] = {}
+NONSENSE: list[Any] = [
+    Message("t", 5),
+    Message("t", "text"),
+    Message(None, b"x"),
+    "x",
+    None,
+    Message("t", b"x", tags=5),
+]  # type: ignore[arg-type]
 
-    def put(store: MessageStore, body: Any) -> None:
-        try:
-            outcomes[body] = store.put_message(Message("t", body, queue_id=0))
-        except TypeError as error:
-            outcomes[body] = error
 
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_what_makes_no_sense_is_refused_alone(tmp_path: Path, nonsense: Any) -> None:
+    outcomes: list[PutMessageResult] = []
+    asked = [Message("t", b"a", queue_id=0), nonsense, Message("t", b"b", queue_id=0)]
     with MessageStore.open(tmp_path / "s") as store:
-        threads = [threading.Thread(target=put, args=(store, body)) for body in (b"a", 5, b"b")]
+        threads = [threading.Thread(target=lambda one=one: outcomes.append(store.put_message(one))) for one in asked]
         with store._put.lock:  # they wait for each other, and go into the log together
             for thread in threads:
                 thread.start()
-                time.sleep(0.1)
+                time.sleep(0.05)
         for thread in threads:
             thread.join(30)
-    assert isinstance(outcomes[5], TypeError)
-    assert all(isinstance(one, PutMessageResult) and one.stored for one in (outcomes[b"a"], outcomes[b"b"]))
-    assert all_bodies(tmp_path / "s", "t") == [b"a", b"b"]
+        outcomes += store.put_messages(asked)
+        outcomes += store.put_messages_async(asked).result(30)
+        outcomes.append(store.put_message_async(nonsense).result(30))
+    refused = [one for one in outcomes if one.status is PutMessageStatus.MESSAGE_ILLEGAL]
+    assert (len(outcomes), len(refused)) == (10, 4)
+    assert all(one.stored for one in outcomes if one not in refused)
+    assert sorted(all_bodies(tmp_path / "s", "t")) == [b"a"] * 3 + [b"b"] * 3
 
 
 def test_unclean_stop_is_recovered_with_everything_that_was_written(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ MAX_PROPERTIES_SIZE: Final = 32767
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`properties` in iteration order; raises ValueError where a name or value holds a separator."""
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    """`properties` in iteration order; ValueError where one holds a separator, TypeError where one is no str."""
+    text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
         raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
     return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")

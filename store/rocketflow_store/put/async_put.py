@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
-from rocketflow_store.put.put_path import LATE, unseen_because
+from rocketflow_store.put.put_path import LATE, body_size, unseen_because
 from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
 from rocketflow_store.status import PutMessageStatus
@@ -73,7 +73,7 @@ class AsyncPut:
         return self._submit(requests, one=False)
 
     def _submit(self, requests: Sequence[PutRequest], *, one: bool) -> Future[Any]:
-        size = sum([len(request.body or b"") for request in requests])
+        size = sum([body_size(request) for request in requests])
         pending = _Pending(requests, Future(), one, size, time.perf_counter_ns(), [])
         with self._work:
             # who is called back by these threads must not wait for them

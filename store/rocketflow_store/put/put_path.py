@@ -133,8 +133,7 @@ class PutPath:
     def append(self, requests: Sequence[PutRequest]) -> Outcomes:
         """Append requests in order; what came of each.
 
-        What is refused is a result that says so; an exception is an argument that makes no sense, it concerns its
-        request alone. Nothing is acknowledged yet.
+        What is refused is a result that says so; nothing is acknowledged yet.
         """
         if self._is_page_cache_busy():
             return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
@@ -193,11 +192,11 @@ class PutPath:
         outcomes: Outcomes = []
         start, size = 0, 0
         for number, request in enumerate(requests):
-            body_size = _body_size(request)
-            size += body_size
+            more = body_size(request)
+            size += more
             if number - start == MAX_RUN_MESSAGES or (size > MAX_RUN_BYTES and number > start):
                 outcomes += self._append_run(requests[start:number])
-                start, size = number, body_size
+                start, size = number, more
         return outcomes + self._append_run(requests[start:] if start else requests)
 
     def _acknowledge(self, outcomes: Outcomes, end: int) -> Outcomes:
@@ -327,8 +326,9 @@ class PutPath:
                 outcomes.append(self.refuse(request, error.status, error.why))
             except (StoreError, MemoryError):
                 raise
-            except Exception as error:  # what a caller gave concerns that caller alone
-                outcomes.append(error)
+            except Exception as error:  # what a caller gave makes no sense: a body that is text, a topic that is None
+                why = f"is no message that can be stored: {error!r}"
+                outcomes.append(self.refuse(request, PutMessageStatus.MESSAGE_ILLEGAL, why))
         if batches:
             self._take_batches(run, batches, outcomes, now_ms)
         return outcomes
@@ -380,7 +380,8 @@ class PutPath:
     def refuse(self, request: PutRequest, status: PutMessageStatus, why: str) -> PutMessageResult:
         """The result of a request of which nothing is stored; it is counted."""
         self._statistics.refused(status)
-        topic = request.topic if isinstance(request.topic, str) else request.topic.decode("utf-8", "replace")
+        given: object = getattr(request, "topic", "")
+        topic = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given or "")
         return PutMessageResult(status, topic, -1, -1, -1, "", -1, why)
 
     def _choose_queue(self, message: Message | MessageBatch) -> int:
@@ -411,13 +412,14 @@ class PutPath:
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
         phy_offset = run.where(size)
-        run.add(encode_record(fields, phy_offset, queue_offset, now_ms, property_crc), phy_offset)
+        record = encode_record(fields, phy_offset, queue_offset, now_ms, property_crc)
+        if not run.by_columns:  # whatever may fail comes before the run has anything of the record
+            run.rows.append(self.row(fields, properties, phy_offset, size, queue_offset, now_ms, assigned))
+        run.add(record, phy_offset)
         if queued:
             run.take_offsets(topic, queue_id, assigned.batch_num)
         for name, _ in assigned.lmq:
             run.take_offsets(name, LMQ_QUEUE_ID, 1)
-        if not run.by_columns:
-            run.rows.append(self.row(fields, properties, phy_offset, size, queue_offset, now_ms, assigned))
         return PutMessageResult(
             PutMessageStatus.PUT_OK,
             topic,
@@ -462,11 +464,11 @@ class PutPath:
         )
 
 
-def _body_size(request: PutRequest) -> int:
-    """0 for what is no body: the request is refused when its turn comes."""
+def body_size(request: PutRequest) -> int:
+    """0 for what is no message, or has no body: the request is refused when its turn comes."""
     try:
         return len(request.body or b"")
-    except TypeError:
+    except (TypeError, AttributeError):
         return 0
 
 
