@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _STOP_S: Final = 7.0
-"""A stop has ten seconds (I6), and this process wants some of them."""
+"""A stop has ten seconds, and this process wants some of them."""
 _POLL_S: Final = 0.02
 
 

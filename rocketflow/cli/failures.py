@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXIT_FINDINGS = 1
-EXIT_USAGE = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
 EXIT_STOPPED = 128

@@ -30,7 +30,7 @@ _EXAMPLE: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line; the exit code is that of interface.md's table."""
+    """Parse, run, print one JSON line; the exit code is one of README's table."""
     from rocketflow.job_errors import exit_code_of
 
     parser = argparse.ArgumentParser(

@@ -116,7 +116,7 @@ def _print_dry_run(told: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, look, run; the exit code is that of interface.md's table."""
+    """Parse, look, run; the exit code is one of README's table."""
     code = _ended(list(sys.argv[1:] if arguments is None else arguments), run_in_own_session)
     assert code is not None
     return code

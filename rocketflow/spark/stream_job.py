@@ -147,7 +147,7 @@ def preflight(job: StreamJob) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, build the session, run; the exit code is that of interface.md's table."""
+    """Parse, build the session, run; the exit code is one of README's table."""
     from rocketflow.job_errors import exit_code_of
 
     try:

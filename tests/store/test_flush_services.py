@@ -266,4 +266,5 @@ def test_a_queue_that_cannot_be_synced_fences(
 
 def test_the_key_of_the_put_lock_is_taken() -> None:
     for value in (True, False):
-        assert StoreConfig.from_mapping({"useReentrantLockWhenPutMessage": value}) is not None
+        config = StoreConfig.from_mapping({"useReentrantLockWhenPutMessage": value})
+        assert config.use_reentrant_lock_when_put_message is value

@@ -65,17 +65,6 @@ class ConsumerOffsetsFile(JsonConfigFile):
             self._offsets = merged
             self._persist()
 
-    def remove_group(self, group: str) -> bool:
-        """Forget what a group has read; False if it had read nothing."""
-        with self._guard:
-            self._refresh()
-            kept = {key: offsets for key, offsets in self._offsets.items() if key[1] != group}
-            if len(kept) == len(self._offsets):
-                return False
-            self._offsets = kept
-            self._persist()
-            return True
-
     def remove_topic(self, topic: str) -> bool:
         """Forget what everybody has read of a topic; False if nobody had read any of it."""
         with self._guard:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1
 MAX_QUEUE_NUMS: Final = 65_536
 
 QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"

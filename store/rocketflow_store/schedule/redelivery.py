@@ -13,7 +13,6 @@ writes to); halves of transactions, which RocketMQ leaves to its transaction ser
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -232,8 +231,3 @@ def _left_out(queue_offset: int, kind: str) -> Skipped:
         NO_TARGET: "REAL_TOPIC and REAL_QID name no topic and queue that it may be put into",
     }[kind]
     return Skipped(queue_offset, kind, SCHEDULE_TOPIC, why)
-
-
-def count_skipped(skipped: list[Skipped]) -> dict[str, int]:
-    """How many were left out, by kind."""
-    return dict(Counter(one.kind for one in skipped))
