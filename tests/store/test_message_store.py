@@ -40,7 +40,9 @@ from rocketflow_store.errors import (
     StoreVersionError,
     UnknownColumnError,
 )
+from rocketflow_store.format.compression import compress_body
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.message import COMPRESSED_FLAG
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
@@ -525,3 +527,19 @@ def test_a_store_of_another_writer_keeps_its_way(tmp_path: Path) -> None:
     assert with_crc(path) == [False] * 8
     put_one_each_way(path, StoreConfig.from_mapping({"enabledAppendPropCRC": True}))
     assert with_crc(path) == [False] * 8 + [True] * 2
+
+
+def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) -> None:
+    sizes = [20 << 20, 1000, 20 << 20, 30 << 20, 10]
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        for number, size in enumerate(sizes):
+            body = compress_body(bytes([number]) * size, 0)
+            store.put_message(Message("t", body, tags="ab"[number % 2], queue_id=0, sys_flag=COMPRESSED_FLAG))
+        store.put_message(Message("t", b"plain", tags="b", queue_id=0))
+        batches = list(store.read("t", 0, 0, 6, ["queueOffset", "body"]))
+        lengths = [[len(body.as_py()) for body in batch.column(1)] for batch in batches]
+        assert lengths == [sizes[:3], [*sizes[3:], 5]]
+        assert [row for batch in batches for row in batch.column(0).to_pylist()] == list(range(6))
+        assert [batch.column(1)[0].as_py()[:1] for batch in batches] == [b"\0", b"\3"]
+        tagged = store.read("t", 0, 0, 6, ["queueOffset", "body"], tags="b")
+        assert [row for batch in tagged for row in batch.column(0).to_pylist()] == [1, 3, 5]

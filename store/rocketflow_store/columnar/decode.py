@@ -29,7 +29,7 @@ from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_R
 from rocketflow_store.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -218,19 +218,32 @@ class RecordColumns:
         return RecordColumns(self.buffer, self.positions[rows], self.sizes[rows])
 
 
-def decompressed(bodies: pa.Array, sys_flags: npt.NDArray[Any]) -> pa.Array:
-    """Bodies with the compressed ones (sysFlag bit 0) replaced by what they hold."""
-    packed = np.flatnonzero(sys_flags & COMPRESSED_FLAG)
-    if len(packed) == 0:
-        return bodies
-    values = bodies.to_pylist()
-    for row in packed.tolist():
-        values[row] = decompress_body(values[row], int(sys_flags[row]))
-    return values_array(values, pa.binary())
+def decompressed_runs(records: RecordColumns, most_bytes: int) -> Iterator[tuple[slice, pa.Array | None]]:
+    """Runs of rows with their bodies, the compressed ones (sysFlag bit 0) replaced by what they hold.
+
+    A run ends behind the row with which its bodies come to `most_bytes`. None for bodies stands for the stored ones.
+    """
+    packed = records.sys_flag & COMPRESSED_FLAG != 0
+    if not packed.any():
+        yield slice(0, records.count), None
+        return
+    start, size, values = 0, 0, list[bytes]()
+    stored = zip(records.bodies().to_pylist(), packed.tolist(), records.sys_flag.tolist(), strict=True)
+    for row, (body, is_packed, sys_flag) in enumerate(stored):
+        values.append(decompress_body(body, sys_flag) if is_packed else body)
+        size += len(values[-1])
+        if size >= most_bytes:
+            yield slice(start, row + 1), values_array(values, pa.binary())
+            start, size, values = row + 1, 0, []
+    if values:
+        yield slice(start, records.count), values_array(values, pa.binary())
 
 
 class ColumnBuilder:
-    """Builds the source's columns of checked records, each at most once and only those asked for."""
+    """Builds the source's columns of checked records, each at most once and only those asked for.
+
+    `bodies` are what compressed ones hold; None where the stored bodies are given out.
+    """
 
     def __init__(
         self,
@@ -238,8 +251,9 @@ class ColumnBuilder:
         identity: QueueIdentity,
         queue_offsets: Ints,
         phy_offsets: Ints,
+        bodies: pa.Array | None = None,
     ) -> None:
-        self._records, self._identity = records, identity
+        self._records, self._identity, self._bodies = records, identity, bodies
         self._queue_offsets, self._phy_offsets = queue_offsets, phy_offsets
         self._segments: PropertySegments | None = None
 
@@ -260,7 +274,7 @@ class ColumnBuilder:
             case "queueOffset":
                 return int_array(self._queue_offsets, kind)
             case "body":
-                return decompressed(records.bodies(), records.sys_flag)
+                return records.bodies() if self._bodies is None else self._bodies
             case "tags":
                 return self._property("TAGS")
             case "keys":

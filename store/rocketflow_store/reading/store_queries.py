@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketflow_store import events
 from rocketflow_store.columnar.chunking import chunks
-from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity
+from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, decompressed_runs
 from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.errors import (
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
+_MAX_DECOMPRESSED: Final = 32 << 20
+"""A batch ends with so many bytes of bodies, where they were compressed."""
+_ALL: Final = slice(None)
 _LOST: Final = "the message is lost: the log's end, where it was, is gone"
 NO_UNIT: Final = "the ConsumeQueue has no units for them"
 _GAP: Final = "messages of the range are in no record that the queue knows"
@@ -252,16 +255,19 @@ class StoreQueries:
                 records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
                 if records.count == 0:
                     continue
-            builder = ColumnBuilder(records, identity, queue_offsets, places)
-            if tag_filter.matches_all:
-                yield builder.batch(columns)
-                continue
-            mask = tag_filter.mask_tags(builder.column("tags"))
-            batch = builder.batch(columns)
-            if mask.all():
-                yield batch
-            elif mask.any():
-                yield batch.take(_indices(np.flatnonzero(mask)))
+            runs = decompressed_runs(records, _MAX_DECOMPRESSED) if "body" in columns else [(_ALL, None)]
+            for run, bodies in runs:
+                some = records if bodies is None else records.keep(np.arange(run.start, run.stop))
+                builder = ColumnBuilder(some, identity, queue_offsets[run], places[run], bodies)
+                if tag_filter.matches_all:
+                    yield builder.batch(columns)
+                    continue
+                mask = tag_filter.mask_tags(builder.column("tags"))
+                batch = builder.batch(columns)
+                if mask.all():
+                    yield batch
+                elif mask.any():
+                    yield batch.take(_indices(np.flatnonzero(mask)))
         if covered < len(units) and on_missing != "skip":
             self._refuse_removed(identity, int(offsets[covered]), int(phy_offsets[covered]))
             raise CorruptRecordError(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketflow.job_errors import exit_code_of
 from rocketflow.spark.stream_job import StreamJob, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.schedule.delivery import deliver_due
+from tests.rocketflow.spark.stores import append, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +42,35 @@ def test_what_was_delivered_late_is_copied_now(spark: SparkSession, tmp_path: Pa
         assert opened.bounds(SCHEDULE_TOPIC, 0) == waiting
         copied = [one for queue in opened.queues("copy") for one in opened.get_message("copy", queue, 0).messages]
         assert sorted((one.body, one.properties["own"]) for one in copied) == [(b"%d" % n, str(n)) for n in range(5)]
+
+
+def ended(spark: SparkSession, job: StreamJob, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    with pytest.raises(Exception) as caught:
+        run(spark, job)
+    code = exit_code_of(caught.value)
+    return code, capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_job_ends_with_the_code_of_what_stopped_it(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors of Spark's Python workers come as the text of a traceback."""
+    store, other = tmp_path / "s", tmp_path / "other"
+    append(store, numbered("t", range(100), queues=1))
+    append(other, numbered("t", range(3), queues=1))
+    job = StreamJob(str(store), "t", str(tmp_path / "out"), str(tmp_path / "c"), topic="copy")
+    assert run(spark, job).rows == 100
+    code, told = ended(spark, replace(job, source=str(other)), capsys)
+    assert (code, told.startswith("error: data loss: topic t queue 0")) == (3, True)
+    append(other, numbered("u", range(3)))
+    code, told = ended(spark, replace(job, source=str(other), subscribe="u"), capsys)
+    assert (code, told.startswith("error: the checkpoint is of topic t")) == (2, True)
+    given = {"startingOffsets": '{"t": {"0": 5000}}'}
+    code, told = ended(spark, replace(job, checkpoint=str(tmp_path / "c2"), options=given), capsys)
+    assert (code, told.startswith("error: option startingOffsets=")) == (2, True)
+
+
+def test_a_traceback_of_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("rocketflow.nowhere.OddError: made up", "ValueError: \x1b[2J", "java.lang.Exception: x", ""):
+        assert exit_code_of(RuntimeError(text)) == 1
+    assert "\x1b" not in capsys.readouterr().err

@@ -313,6 +313,15 @@ def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
     assert caught.value.exit_code == 3
 
 
+def test_places_of_a_key_are_all_of_them_or_unknown(tmp_path: Path) -> None:
+    append(tmp_path / "s", [*numbered("orders", range(60), queues=1), *numbered("other", range(60), queues=1)])
+    stores = Query(tmp_path / "s", subscribe="orders").planner._stores
+    places = stores.offsets_of_key("", "orders", "k3", 7)
+    assert places is not None
+    assert sorted(places) == [(0, offset) for offset in (3, 13, 23, 33, 43, 53)]
+    assert stores.offsets_of_key("", "orders", "k3", 6) is None
+
+
 def without_a_queue_file(path: Path) -> Path:
     """A store of 1,000 messages in one queue, whose offsets 300 to 399 have no ConsumeQueue file any more."""
     append(path, numbered("orders", range(1000), queues=1))
