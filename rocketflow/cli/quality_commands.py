@@ -30,6 +30,7 @@ def init(
     sample: Annotated[int, typer.Option("--sample", min=1, help="About so many of the newest messages.")] = 10_000,
     body_format: Annotated[str, typer.Option("--body-format", help="json, csv or text.")] = "json",
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init flights --store /data/s"""
     from rocketflow.errors import UsageError
@@ -48,6 +49,10 @@ def init(
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, "utf-8")
     count = len(draft.suite["expectations"])
+    if as_json:
+        told = {"suite": str(target), "expectations": count, "sampled": draft.sampled, "unreadable": draft.unreadable}
+        print(json.dumps({**told, "bodySchema": draft.schema}, ensure_ascii=False))
+        return
     print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
     print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
 
@@ -154,9 +159,13 @@ def docs(
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new directory, or an earlier site.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Pages for the newest so many results.")] = 100,
+    as_json: JsonOption = False,
 ) -> None:
     """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
     from rocketflow.quality.data_docs import build_site
 
     built = build_site(store, Path(to), topic, most)
+    if as_json:
+        print(json.dumps({"index": str(built.index), "pages": built.pages, "passRate": built.pass_rate}))
+        return
     print(f"{built.index}: {built.pages} results, pass rate {built.pass_rate:.1%}")

@@ -464,8 +464,11 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
+    from rocketflow.errors import UsageError
     from rocketflow_store.export import export_topic
 
+    if to == "-":
+        raise UsageError("--to -: Parquet is a file a queue; give a directory (store cat --json writes to stdout)")
     with _reader(path, config) as reader:
         _check_topic(reader, topic)
         result = export_topic(reader, topic, to)

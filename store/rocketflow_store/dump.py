@@ -87,6 +87,8 @@ def kind_of(path: Path) -> str | None:
         "store.meta",
     ):
         return "json"
+    if path.parent.name == "rocketflow" and name in ("stop", "ends"):
+        return "checked"
     folders = [parent.name for parent in path.parents]
     for folder, kind in (
         ("commitlog", "commitlog"),
@@ -318,11 +320,21 @@ def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     yield {"kind": "json", "content": value}
 
 
+def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    from rocketflow_store.layout.checked_json import read_checked_json
+
+    value = read_checked_json(path)
+    if value is None:
+        raise CorruptRecordError(path, 0, f"its {len(data)} bytes are not what their CRC is of")
+    yield {"kind": path.name, "content": value}
+
+
 def _text(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     yield {"kind": "text", "content": bytes(data).decode("utf-8", "replace")}
 
 
 _DUMPERS: Final = {
+    "checked": _checked,
     "commitlog": _commit_log,
     "consumequeue": _consume_queue,
     "batchconsumequeue": _batch_consume_queue,

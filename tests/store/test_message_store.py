@@ -543,3 +543,41 @@ def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) ->
         assert [batch.column(1)[0].as_py()[:1] for batch in batches] == [b"\0", b"\3"]
         tagged = store.read("t", 0, 0, 6, ["queueOffset", "body"], tags="b")
         assert [row for batch in tagged for row in batch.column(0).to_pylist()] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("base", [1 << 31, 1 << 32, 1 << 41, 1 << 55])
+def test_a_log_that_begins_far_out(tmp_path: Path, base: int) -> None:
+    """B7: physical offsets are 64 bits wide everywhere."""
+    path = tmp_path / "s"
+    size = SMALL.mapped_file_size_commit_log
+    (path / "commitlog").mkdir(parents=True)
+    with (path / "commitlog" / f"{base:020d}").open("wb") as file:
+        file.truncate(size)
+    with MessageStore.open(path, SMALL) as store:
+        first = store.put_message(Message("t", b"first", keys="k0", queue_id=0))
+        assert (first.physical_offset, first.queue_offset) == (base, 0)
+        for number in range(1, 300):
+            store.put_message(Message("t", b"x" * 500, keys=f"k{number}", queue_id=0))
+        assert store.max_phy_offset > base + size
+    with MessageStore.open(path, SMALL) as store:
+        assert store.recovery.healed == ()
+        assert [one.phy_offset for one in store.query_message("t", "k0")] == [base]
+        message = store.view_message("t", first.msg_id)
+        assert message is not None
+        assert (message.body, message.phy_offset) == (b"first", base)
+    assert verify_store(path).findings == []
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "index")
+    with MessageStore.open(path, SMALL) as store:
+        assert store.bounds("t", 0) == (0, 300)
+    (path / "abort").write_bytes(b"1")
+    with MessageStore.open(path, SMALL) as store:
+        assert store.put_message(Message("t", b"last", queue_id=0)).queue_offset == 300
+    with StoreReader(path) as reader:
+        places = [
+            int(offset)
+            for batch in reader.read("t", 0, 0, 301, ["physicalOffset"])
+            for offset in batch.column(0).to_pylist()
+        ]
+    assert (places[0], len(places), places == sorted(places)) == (base, 301, True)
+    assert verify_store(path).findings == []

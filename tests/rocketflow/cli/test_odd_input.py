@@ -118,6 +118,18 @@ def test_rebuild_of_a_topic_that_there_never_was(
     assert run(["store", "rebuild", str(tmp_path / "s"), "--topic", "t", *more]) == 0
 
 
+def test_dump_of_what_only_we_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(tmp_path / "s")
+    stop = tmp_path / "s" / "rocketflow" / "stop"
+    assert run(["store", "dump", str(stop)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["content"]["queues"][0][:3]) == ("stop", ["t", 0, 8])
+    stop.write_bytes(stop.read_bytes()[:-1])
+    assert run(["store", "dump", str(stop)]) == 3
+    assert run(["store", "export", str(tmp_path / "s"), "--topic", "t", "--to", "-"]) == 2
+    assert "give a directory" in capsys.readouterr().err
+
+
 def test_cat_of_a_range_that_was_removed(golden_store: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["store", "cat", str(golden_store("expired-53")), "--topic", "orders", "--queue", "0", "--json"]
     assert run(words) == 0
