@@ -18,7 +18,7 @@ from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
 from rocketflow.spark.options import local_path
-from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
+from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,6 +167,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
     from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink_options import SinkOptions
+    from rocketflow.spark.topic_check import check_named
     from rocketflow_store import StoreReader
 
     suite = load_suite(job.suite)
@@ -181,6 +182,9 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
             raise UsageError(f"topic {topic} is checked and written to: its own rows would come again")
     if job.good_topic == job.quarantine_topic:
         raise UsageError("--good-topic and --quarantine-topic are the same topic")
+    check_trigger(job.trigger)
+    if job.trigger == AVAILABLE_NOW:
+        check_named(source)
     for store in source.stores:
         with StoreReader(store.path):
             pass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.errors import UsageError
 from rocketflow.spark.checkpoint import drop_unfinished_first_entry
 
 if TYPE_CHECKING:
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
 AVAILABLE_NOW: Final = "available-now"
 """The trigger of a job that ends when it has read what is there; every other one is an interval."""
 _POLL_S: Final = 0.25
+_INTERVAL: Final = re.compile(r"\s*(interval\s+)?(\d+(\.\d+)?\s*[a-z]+\s*)+", re.ASCII | re.IGNORECASE)
+
+
+def check_trigger(trigger: str) -> None:
+    """UsageError for what is neither AVAILABLE_NOW nor looks like an interval."""
+    if trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
+        raise UsageError(f'--trigger {trigger!r}: {AVAILABLE_NOW}, or an interval such as "5 seconds"')
 
 
 def start_query(writer: DataStreamWriter, checkpoint: str, trigger: str) -> StreamingQuery:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rocketflow.spark.option_values import nearest_name
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
+from rocketflow_store import StoreReader
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import NotAStoreError, StoreError
+
+if TYPE_CHECKING:
+    from rocketflow.spark.options import SourceOptions
 
 
 class MissingTopicError(StoreError):
@@ -24,6 +30,22 @@ def check_stores(stores: SourceStores) -> None:
         path = stores.path(name)
         if not os.listdir(path):
             raise NotAStoreError(path, "no topics: the directory is empty; give the directory that holds commitlog/")
+
+
+def check_named(source: SourceOptions) -> None:
+    """For a run that ends by itself: MissingTopicError where no store knows a topic that the read names.
+
+    A topic is known that has a queue, or that `config/topics.json` lists: nobody may have sent to it yet.
+    """
+    there: set[QueueKey] = set()
+    for location in source.stores:
+        with StoreReader(location.path) as reader:
+            listed = ConfigFiles(reader.paths.config).topics.topics()
+            there |= {QueueKey(location.name, topic, 0) for topic in {*reader.topics(), *listed}}
+    known = {name for key in there for name in (key.topic, key.qualified_topic)}
+    missing = sorted(name for name in source.topics.named if name not in known)
+    if missing:
+        raise MissingTopicError(describe_missing(missing, there))
 
 
 def describe_missing(missing: Sequence[str], there: Iterable[QueueKey]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocketflow.job_errors import exit_code_of
-from rocketflow.spark.stream_job import StreamJob, run
+from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.message import SCHEDULE_TOPIC
@@ -74,3 +74,21 @@ def test_a_traceback_of_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> 
     for text in ("rocketflow.nowhere.OddError: made up", "ValueError: \x1b[2J", "java.lang.Exception: x", ""):
         assert exit_code_of(RuntimeError(text)) == 1
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_found_before_a_jvm_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rocketflow.spark.session.build_session", lambda *_: pytest.fail("a session was begun"))
+    append(tmp_path / "s", numbered("orders", range(3)))
+    words = ["--source", str(tmp_path / "s"), "--sink", str(tmp_path / "o"), "--topic", "c", "--checkpoint", "c"]
+    for more, told in (
+        (["--subscribe", "oders"], "no topic oders in the store (did you mean orders?)"),
+        (["--subscribe", "orders", "--trigger", "sometimes"], "--trigger 'sometimes': available-now, or an interval"),
+    ):
+        assert main([*words, *more]) == 2
+        assert told in capsys.readouterr().err
+    preflight(parse_arguments([*words, "--subscribe", "oders", "--trigger", "1 minute 30 seconds"]))
+    with MessageStore.open(tmp_path / "s") as store:
+        store.create_topic("later")
+    preflight(parse_arguments([*words, "--subscribe", "later,orders"]))
