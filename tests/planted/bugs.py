@@ -24,7 +24,7 @@ BUGS: Final = (
     Bug(
         "ends-not-told",
         "what the queues had come to is not told: one that goes behind a kill begins anew",
-        [Change("            if moved:\n                self._fencing(self._write_ends)\n", "")],
+        [Change("            if self._ends.moved:\n                self._fencing(self._write_ends)\n", "")],
         [f"{STORE}/test_durable_ends.py"],
     ),
     Bug(

@@ -26,6 +26,8 @@ class DurableEnds:
 
     queues: dict[Queue, int] = field(default_factory=dict)
     index: dict[str, int] = field(default_factory=dict)
+    moved: bool = False
+    """Whether queues moved since this was written."""
 
     @classmethod
     def load(cls, paths: StorePaths) -> Self | None:
@@ -38,12 +40,13 @@ class DurableEnds:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def note(self, ends: Iterable[tuple[str, int, int]]) -> bool:
-        """Take over (topic, queue id, end) of queues; whether any moved."""
+    def note(self, ends: Iterable[tuple[str, int, int]]) -> None:
+        """Take over (topic, queue id, end) of queues."""
         known = self.queues
         moved = {(topic, queue_id): end for topic, queue_id, end in ends if known.get((topic, queue_id), 0) != end}
-        known |= moved
-        return bool(moved)
+        if moved:
+            self.queues = known | moved
+            self.moved = True
 
     def without_topic(self, topic: str) -> None:
         """It is about to be deleted."""
@@ -51,5 +54,11 @@ class DurableEnds:
 
     def write(self, paths: StorePaths) -> None:
         """Make it durable, as told by the writer whose `abort` is there."""
-        queues = [[*key, end] for key, end in self.queues.items()]
-        write_checked_json(paths.durable_ends, {"writer": paths.writer_mark(), "queues": queues, "index": self.index})
+        self.moved = False  # what moves meanwhile is written next time
+        try:
+            queues = [[*key, end] for key, end in self.queues.items()]
+            told = {"writer": paths.writer_mark(), "queues": queues, "index": self.index}
+            write_checked_json(paths.durable_ends, told)
+        except BaseException:
+            self.moved = True
+            raise

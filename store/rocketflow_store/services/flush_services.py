@@ -124,7 +124,7 @@ class FlushServices:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
         self._parts.flush.check()  # what a failed sync left is not made good by another one
-        moved = self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
+        self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
         commit_log.commit()
         self._flush_log_to(commit_log.committed_offset)
         with self._lock:
@@ -135,7 +135,7 @@ class FlushServices:
             self._fencing(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
             self._fencing(self._write_checkpoint)
-            if moved:
+            if self._ends.moved:
                 self._fencing(self._write_ends)
             self._fencing(lambda: dispatch.confirm_file.durable(target))
             self._frontier = target
