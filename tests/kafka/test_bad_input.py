@@ -63,7 +63,9 @@ def test_messages_that_the_store_cannot_keep(topics: Topics, store: str, name: N
     conf = Path(store).parent / "limit.conf"
     conf.write_text("maxMessageSize=100000\nmappedFileSizeCommitLog=16777216\n")
     asked = ["--topics", source, "--id", source]
-    with pytest.raises(MessageRefusedError, match=f"{source} partition 0 offset 3: body of 200000 bytes.*maxMessageSize"):
+    with pytest.raises(
+        MessageRefusedError, match=f"{source} partition 0 offset 3: body of 200000 bytes.*maxMessageSize"
+    ):
         bridge("kafka-to-store", topics.address, store, *asked, "--config", str(conf))
     done = bridge("kafka-to-store", topics.address, store, *asked, "--config", str(conf), "--on-refused", "quarantine")
     assert (done.rows, done.quarantined, done.exit_code) == (5, 2, 3)

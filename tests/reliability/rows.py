@@ -37,6 +37,8 @@ ROWS: Final = {
     "P03": "Python worker killed in a task",
     "P06": "a given-up attempt writes on",
     "P07": "replay with other partitions",
+    "P08": "two drivers start on one checkpoint at once",
+    "P09": "a driver wakes up behind another one's commits",
     "P13": "the log shrank behind the checkpoint",
     "P15": "bulk rebuild killed, two at once, beside an appender",
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
@@ -49,4 +51,4 @@ POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 IMAGES: Final = (*POWER_LOSSES, "S04", "S05", "S08", "S09", "S10", "S11", "S12", "S13", "S14", "S19", "S20")
 """Rows whose trials are images of a store: what a power loss, a stop or damage leaves."""
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14")
-SINK: Final = ("P01", "P02", "P03", "P06", "P07", "P13", "P17")
+SINK: Final = ("P01", "P02", "P03", "P06", "P07", "P08", "P09", "P13", "P17")

@@ -1,0 +1,87 @@
+"""Rows P08 and P09: two drivers run one query on one checkpoint, at once, or one wakes up behind the other."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.driver_process import Driver, Outcome
+from tests.reliability.results import Tally
+from tests.reliability.trials import seeds
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CLEAR = re.compile(
+    r"was superseded by run|CONCURRENT_STREAM_LOG_UPDATE|multiple streaming queries|came after batch \d+ was committed"
+)
+"""What a driver says that is not alone: ours, or Spark's of its own log."""
+
+
+class Running:
+    """A query in a thread."""
+
+    def __init__(self, copying: Copying, partitions: int, driver: Driver) -> None:
+        self._thread = threading.Thread(target=self._run, args=(copying, partitions, driver), daemon=True)
+        self.outcome: Outcome | None = None
+        self._thread.start()
+
+    def _run(self, copying: Copying, partitions: int, driver: Driver) -> None:
+        self.outcome = copying.run(partitions, driver=driver)
+
+    def ended(self) -> Outcome:
+        self._thread.join(180)
+        assert self.outcome is not None, "the query did not end"
+        return self.outcome
+
+
+def test_two_drivers_start_at_once(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    counts = tally("P08")
+    with Driver(tmp_path / "second") as second:
+        for seed in seeds(3, 20):
+            rng = random.Random(seed)
+            copying = Copying(driver, tmp_path / "c")
+            copying.put(range(4 * BATCH_ROWS))
+            both = [Running(copying, rng.randint(1, 4), one) for one in rng.sample([driver, second], 2)]
+            outcomes = [one.ended() for one in both]
+            for one in outcomes:
+                assert one.ok or CLEAR.search(one.error), f"seed {seed}: {one.error}"
+            copying.run(rng.randint(1, 4)).must_be_ok(seed)
+            counts.trial(copying.check(), f"seed {seed}", hit=not all(one.ok for one in outcomes))
+            copying.remove()
+
+
+def test_a_driver_wakes_up_behind_another(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """F4: it sleeps at the door of its commit; the other one commits this batch and the next meanwhile."""
+    counts = tally("P09")
+    with Driver(tmp_path / "sleeper") as sleeper:
+        for seed in seeds(2, 10):
+            rng = random.Random(seed)
+            copying = Copying(driver, tmp_path / "c")
+            sleeper.faults.clear()
+            copying.put(range(2 * BATCH_ROWS))
+            batch_id = rng.randrange(2)
+            gates = {name: str(tmp_path / f"{name}{seed}") for name in ("go", "done")}
+            for gate in gates.values():
+                os.mkfifo(gate)
+            sleeper.faults.plan("release", batch_id, when="before", **gates)
+            asleep = Running(copying, rng.randint(1, 4), sleeper)
+            Path(gates["go"]).read_text()
+            copying.put(range(2 * BATCH_ROWS, 3 * BATCH_ROWS))
+            copying.run(rng.randint(1, 4)).must_be_ok(seed)
+            before = copying.check()
+            Path(gates["done"]).write_text("done")
+            outcome = asleep.ended()
+            assert not outcome.ok, seed
+            assert CLEAR.search(outcome.error), f"seed {seed}: {outcome.error}"
+            assert "superseded" in outcome.error, f"seed {seed}: {outcome.error}"
+            assert copying.check() == before, seed
+            counts.trial(copying.check(), f"seed {seed}", hit=True)
+            copying.remove()
+    assert counts.hits == counts.trials
