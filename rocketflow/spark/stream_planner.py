@@ -111,37 +111,47 @@ class StreamPlanner:
         queues = self._queues()
         generations = {name: self._stores.generation(name) for name in self._stores.names()}
         resumed = self._resume(start, queues, generations)
-        starts = {key: resumed.get(key, position.next_offset) for key, position in start.positions.items()}
-        for key, bounds in queues.items():
-            if key not in starts and bounds.high > bounds.low and (self._target is None or key in self._target):
-                starts[key] = bounds.low
+        starts = self._starts(start, queues, resumed)
         ends = {key: self._end_of(key, bounds) for key, bounds in queues.items() if key in starts}
-        ranges = ranges_between(starts, ends)
-        gate = self._gate if limited and self._target is None else None
-        if gate is not None and gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
+        waiting = ranges_between(starts, ends)
+        ranges = self._within_limits(waiting) if limited else waiting
+        if ranges is None:
             return None
-        if limited and self._options.max_offsets_per_trigger is not None:
-            ranges = cut_by_rows(ranges, self._options.max_offsets_per_trigger)
-        if limited and self._options.max_bytes_per_trigger is not None:
-            ranges = cut_by_bytes(ranges, self._options.max_bytes_per_trigger, self._stores.record_sizes)
         reached = {one.key: one.end for one in ranges}
         if not reached and not resumed:
             return None
         positions: dict[QueueKey, QueuePosition] = {}
-        for key in sorted(starts):
-            if key not in queues:
-                continue
-            position, low = start.positions.get(key), queues[key].low
+        for key in sorted(starts.keys() & queues.keys()):
+            position = start.positions.get(key)
             if position is not None and key not in reached and key not in resumed:
                 positions[key] = position.without_first()
                 continue
-            found = self._stores.position(key, reached.get(key, starts[key]), low)
+            found = self._stores.position(key, reached.get(key, starts[key]), queues[key].low)
             if position is None:
                 found = QueuePosition(found.next_offset, found.phy_offset, found.checksum, starts[key])
             positions[key] = found
             self._verified[key] = (found.without_first(), queues[key].high, generations[key.store])
         end = StreamOffset(positions)
         return None if end.to_json() == start.to_json() else end
+
+    def _starts(self, start: StreamOffset, queues: Queues, resumed: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        """Where each queue goes on; one that is new begins at its first message."""
+        starts = {key: resumed.get(key, position.next_offset) for key, position in start.positions.items()}
+        for key, bounds in queues.items():
+            if key not in starts and bounds.high > bounds.low and (self._target is None or key in self._target):
+                starts[key] = bounds.low
+        return starts
+
+    def _within_limits(self, ranges: list[QueueRange]) -> list[QueueRange] | None:
+        """What of the ranges a trigger takes; None while it waits for more."""
+        gate = self._gate if self._target is None else None
+        if gate is not None and gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
+            return None
+        if self._options.max_offsets_per_trigger is not None:
+            ranges = cut_by_rows(ranges, self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            ranges = cut_by_bytes(ranges, self._options.max_bytes_per_trigger, self._stores.record_sizes)
+        return ranges
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
         """The tasks that read what lies between two positions."""
