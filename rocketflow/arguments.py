@@ -1,13 +1,24 @@
-"""Options of commands and jobs that are given as key=value."""
+"""Command lines of jobs: their parser, and options that are given as key=value."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import sys
+from typing import TYPE_CHECKING, NoReturn
 
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class JobParser(argparse.ArgumentParser):
+    """Ends a wrong command line with one line and exit code 2, as every command does."""
+
+    def error(self, message: str) -> NoReturn:
+        """`error: <what>`, and where to look."""
+        print(f"error: {message} ({self.prog} --help tells more)", file=sys.stderr)
+        raise SystemExit(2)
 
 
 def key_value(where: str, text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
 from rocketflow.kafka.client_options import ClientOptions, parse_options
 from rocketflow.kafka.topic_names import TopicChoice, check_store_name
@@ -172,7 +173,7 @@ def _default_id(direction: str, topics: str | None, pattern: str | None) -> str:
 
 def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
     """The options of a command line; argparse ends a wrong one with exit code 2."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
     )
     add_arguments(parser, direction=direction)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -11,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.arguments import key_values
+from rocketflow.arguments import JobParser, key_values
 from rocketflow.errors import UsageError
 from rocketflow.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
@@ -105,7 +104,7 @@ class QualitySummary:
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
     """The job from a command line; argparse ends a wrong one with exit code 2."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="quality.py",
         description="Check topics of a RocketMQ store against a Great Expectations suite; bad rows are quarantined.",
         epilog="example: quality.py --source /data/store --subscribe flights --suite conf/expectations/flights.json "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketflow.arguments import JobParser
 from rocketflow.job_timing import timing
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.errors import StoreLockedError
@@ -42,7 +42,7 @@ class RebuildJob:
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
     """The job from a command line; argparse ends a wrong one with exit code 2."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="rebuild_index.py",
         description="Make queues and index of a RocketMQ store anew from its log, and swap them in at once.",
         epilog="example: rebuild_index.py --store /data/store --only consumequeue --dry-run",

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config import StoreConfig
@@ -59,7 +60,7 @@ class RequeueJob:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the job's arguments."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="requeue.py",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -10,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.arguments import key_values
+from rocketflow.arguments import JobParser, key_values
 from rocketflow.job_timing import timing
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 from rocketflow_store import StoreReader
@@ -53,7 +52,7 @@ class StreamSummary:
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
     """The job from a command line; argparse ends a wrong one with exit code 2."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="stream.py",
         description="Stream topics of a RocketMQ store through SQL into a topic, exactly once.",
         epilog="example: stream.py --source /data/store --subscribe orders --sql "
