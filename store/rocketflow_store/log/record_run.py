@@ -118,9 +118,9 @@ class RecordRun:
         self._commit_log.append(self._data(), self._stretches)
 
     def publish(self) -> None:
-        """The queues advance, and the log ends behind the run."""
-        self._offsets.move_to(self._next)
+        """The log ends behind the run, and the queues advance: no offset is known of what is not in the log."""
         self._commit_log.publish(self.end)
+        self._offsets.move_to(self._next)
 
     def _data(self) -> bytes | memoryview:
         if len(self._parts) > 1:

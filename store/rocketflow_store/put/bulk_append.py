@@ -144,10 +144,10 @@ class BulkAppend:
             raise
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]]) -> None:
+        self._commit_log.publish(placer.end)  # before the offsets: none is known of what is not in the log
         self._offsets.join(placer.offsets)
         placer.publish_light()
         self._statistics.put_times += placer.count
-        self._commit_log.publish(placer.end)
         self._dispatch.extend(rows)
 
 
