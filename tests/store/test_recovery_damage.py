@@ -79,8 +79,10 @@ def test_damage_among_synced_records(tmp_path: Path, position: int, queues: str)
     served = planted.served()
     assert served.pop(("orders", 0, COUNT // 2)) == b"after"
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
-    (line,) = report_of(planted.path)
-    assert (line["code"], line["offset"], line["length"]) == ("RF-QUAR", start, size)
+    lines = report_of(planted.path)  # with the queues lost behind a flush, these are made again too
+    (line,) = [one for one in lines if one["code"] == "RF-QUAR"]
+    assert {one["code"] for one in lines} <= ({"RF-QUAR", "RF-HEAL"} if queues == "lost" else {"RF-QUAR"})
+    assert (line["offset"], line["length"]) == (start, size)
     assert (planted.path / "quarantine" / str(line["kept"])).read_bytes() == damaged
     found = verify_store(planted.path)
     assert [(f.kind, f.file, f.offset, f.length) for f in found.findings] == [("record", str(file), start, size)]
