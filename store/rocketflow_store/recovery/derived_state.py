@@ -153,7 +153,7 @@ class _Look:
         self._paths, self._config = paths, config
         self._abort_found = paths.abort.exists()
         self._record = believed_record(paths)
-        self._ends = DurableEnds.load(paths) if self._abort_found else None
+        self._ends = DurableEnds.load(paths) if self._abort_found and read_confirm(paths) is not None else None
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
         self._batch_topics = _batch_topics(paths)
