@@ -249,6 +249,7 @@ def test_the_log_is_committed_before_it_is_synced_and_that_before_the_rest(
         "sync consumequeue",
         "sync index",
         "replace checkpoint",
+        "replace ends",
     ]
 
 
