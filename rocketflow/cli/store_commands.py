@@ -464,7 +464,6 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
-    from rocketflow.errors import UsageError
     from rocketflow_store.export import export_topic
 
     if to == "-":

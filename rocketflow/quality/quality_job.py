@@ -166,8 +166,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
     from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink_options import SinkOptions
-    from rocketflow.spark.topic_check import check_named
-    from rocketflow_store import StoreReader
+    from rocketflow.spark.topic_check import check_source
 
     suite = load_suite(job.suite)
     spec = spec_of(job.body_schema, job.body_format, job.body_options, suite)
@@ -182,11 +181,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     if job.good_topic == job.quarantine_topic:
         raise UsageError("--good-topic and --quarantine-topic are the same topic")
     check_trigger(job.trigger)
-    if job.trigger == AVAILABLE_NOW:
-        check_named(source)
-    for store in source.stores:
-        with StoreReader(store.path):
-            pass
+    check_source(source, ends_by_itself=job.trigger == AVAILABLE_NOW)
     if job.good_foreach is not None:
         function_of(job.good_foreach)
     return suite, spec

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.arguments import JobParser, key_values
 from rocketflow.job_timing import timing
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
-from rocketflow_store import StoreReader
 from rocketflow_store.retry.requeue_properties import DELIVERED
 
 if TYPE_CHECKING:
@@ -136,17 +135,13 @@ def preflight(job: StreamJob) -> None:
     """Find before a JVM starts what can be found: the source is a store, the options are known."""
     from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink_options import SinkOptions
-    from rocketflow.spark.topic_check import check_named
+    from rocketflow.spark.topic_check import check_source
 
     options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
     source = SourceOptions.parse(options, streaming=True)
     SinkOptions.parse({"path": job.sink, **({"topic": job.topic} if job.topic else {}), **job.sink_options})
     check_trigger(job.trigger)
-    if job.trigger == AVAILABLE_NOW:
-        check_named(source)
-    for store in source.stores:
-        with StoreReader(store.path):
-            pass
+    check_source(source, ends_by_itself=job.trigger == AVAILABLE_NOW)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,16 +32,19 @@ def check_stores(stores: SourceStores) -> None:
             raise NotAStoreError(path, "no topics: the directory is empty; give the directory that holds commitlog/")
 
 
-def check_named(source: SourceOptions) -> None:
-    """For a run that ends by itself: MissingTopicError where no store knows a topic that the read names.
+def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
+    """Before a job starts: what it is to read are stores.
 
-    A topic is known that has a queue, or that `config/topics.json` lists: nobody may have sent to it yet.
+    MissingTopicError where a run that ends by itself names a topic that no store knows. A topic is known that has a
+    queue, or that `config/topics.json` lists: nobody may have sent to it yet.
     """
     there: set[QueueKey] = set()
     for location in source.stores:
         with StoreReader(location.path) as reader:
             listed = ConfigFiles(reader.paths.config).topics.topics()
             there |= {QueueKey(location.name, topic, 0) for topic in {*reader.topics(), *listed}}
+    if not ends_by_itself:
+        return
     known = {name for key in there for name in (key.topic, key.qualified_topic)}
     missing = sorted(name for name in source.topics.named if name not in known)
     if missing:

@@ -15,9 +15,10 @@ from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_meta import StoreMeta
 from rocketflow_store.log.commit_log import CommitLog
-from rocketflow_store.log.flush import PAGE_BYTES, GroupFlush
+from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles, TransientStorePool
 from rocketflow_store.put.dispatch import Dispatcher

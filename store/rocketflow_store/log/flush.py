@@ -8,18 +8,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rocketflow_store import events
 from rocketflow_store.errors import StoreError, StoreFencedError
+from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
-
-
-PAGE_BYTES: Final = 4096
 
 
 class ThoroughSchedule:

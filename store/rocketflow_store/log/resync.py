@@ -25,6 +25,7 @@ from rocketflow_store.format.record import (
     SIZE_AND_MAGIC,
     whole_by_record_crc,
 )
+from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _FIRST_WINDOW: Final = 1 << 14
 _WINDOW: Final = 1 << 20
-_PAGE: Final = 4096
 _OFFSET: Final = struct.Struct(">q")
 _OWN_OFFSET_AT: Final = 28
 
@@ -60,9 +60,9 @@ def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool =
         except UnreadableError:
             if not unreadable:
                 raise
-            if step == _PAGE:
+            if step == PAGE_BYTES:
                 at = stop
-            step = _PAGE
+            step = PAGE_BYTES
             continue
         window: npt.NDArray[Any] = np.ndarray((stop - at,), ">i4", buffer=octets[at + 4 :], strides=(1,))
         hits = np.flatnonzero((window == MAGIC_V1) | (window == MAGIC_V2) | (window == BLANK_MAGIC))

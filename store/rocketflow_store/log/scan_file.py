@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC
+from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 
 if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 _WINDOW: Final = 8 << 20
-_PAGE: Final = 4096
 
 
 def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = 1 << 13) -> Scan:
@@ -40,13 +40,16 @@ def _readable_end(mapped: MappedFile, start: int, stop: int) -> int:
         mapped.populate(start, stop)
     except UnreadableError:
         mapped.populate(start, min(start + 1, stop))  # raises where it begins with what cannot be read
-        low, high = start // _PAGE + 1, -(-stop // _PAGE)  # all pages below `low` can be read, not all below `high`
+        low, high = (
+            start // PAGE_BYTES + 1,
+            -(-stop // PAGE_BYTES),
+        )  # all pages below `low` can be read, not all below `high`
         while high - low > 1:
             middle = (low + high) // 2
             try:
-                mapped.populate(start, middle * _PAGE)
+                mapped.populate(start, middle * PAGE_BYTES)
                 low = middle
             except UnreadableError:
                 high = middle
-        return min(low * _PAGE, stop)
+        return min(low * PAGE_BYTES, stop)
     return stop

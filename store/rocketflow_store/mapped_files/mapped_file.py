@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+PAGE_BYTES: Final = 4096
+"""What the system reads, or cannot read, as one."""
 _AHEAD: Final = 1 << 16
 """What a hold populates at a time: as much as the system maps around a page that is looked at."""
 

@@ -17,6 +17,7 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.properties import integers
 from rocketflow_store.errors import StoreError, UnreadableError
 from rocketflow_store.log.readable_runs import readable_runs
+from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.message import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()
 _BLOCK: Final = 4 << 20
-_PAGE: Final = 4096
 
 
 def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -> Counter[str]:
@@ -65,7 +65,7 @@ def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
     parts = [(at, min(at + _BLOCK, high)) for at in range(low, high, _BLOCK)]
     while parts:
         at, stop = parts.pop()
-        smallest = stop - at <= _PAGE
+        smallest = stop - at <= PAGE_BYTES
         block = _bytes_of(mapped, at - base, min(stop + len(_NAME) - 1, high) - base)
         if block is None and not smallest:  # what cannot be read is nobody's delivery, what is around it may be
             middle = at + (stop - at) // 2
