@@ -21,7 +21,7 @@ from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished,
 from tests.kafka_broker import KafkaBroker
 from tests.reliability.trials import FULL, SEED
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 600)]
 Name = Callable[[str], str]
 KILLS = 25 if FULL else 1
 MESSAGES = 1_000_000 if FULL else 6_000

@@ -22,7 +22,7 @@ from tests.reliability.requeue_worker import SOURCE, TARGET
 from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, LEVEL, ROOT, SEED, environment, seeds
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 600)]
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=16 << 10,

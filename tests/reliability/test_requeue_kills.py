@@ -29,7 +29,7 @@ from tests.reliability.test_kills import under_strace
 from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds
 from tests.reliability.workload import SMALL, body, number_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 600)]
 
 NOW = 1_700_000_000_000
 LEVELS = (1, 2, 3)

@@ -20,7 +20,7 @@ from tests.reliability.test_kills import under_strace
 from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds
 from tests.store.timer.worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 600)]
 
 SOON, LATER = START + 10 * SECOND, START + 3 * HOUR
 
