@@ -365,9 +365,9 @@ class MessageStore:
         with self._clean_lock, self._put.lock:
             self.flush()
             try:
-                self._flushing.forget_topic(topic)
-                begin_deletion(self.paths, topic, self._commit_log.wrote_offset)
-                self._forget_topic(topic)
+                with self._flushing.forgetting(topic):
+                    begin_deletion(self.paths, topic, self._commit_log.wrote_offset)
+                    self._forget_topic(topic)
             except BaseException as error:
                 why = f"topic {topic} is half deleted ({error!r}); the next open finishes it"
                 self._flush.fence = StoreFencedError(self.path, why)

@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, StoreReader, message_store
 from rocketflow_store.config import StorePaths
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.durable_ends import DurableEnds
@@ -119,6 +121,27 @@ def test_a_topic_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
         assert store.bounds("a", 0) == (0, 1)
         assert store.put_message(Message("a", b"y", queue_id=0)).queue_offset == 1
     assert verify_store(path).findings == []
+
+
+def test_a_flush_tells_nothing_of_a_topic_that_is_being_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, flushes = message_store.begin_deletion, list[threading.Thread]()
+
+    def flushed_meanwhile(*arguments: Any) -> None:
+        flushes.append(threading.Thread(target=store.flush))
+        flushes[0].start()
+        flushes[0].join(0.5)
+        begin(*arguments)
+
+    monkeypatch.setattr(message_store, "begin_deletion", flushed_meanwhile)
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        store.put_messages([Message(topic, b"x", queue_id=0) for topic in "ab"])
+        store.delete_topic("a")
+        flushes[0].join()
+        told = DurableEnds.load(store.paths)
+        assert told is not None
+        assert told.queues == {("b", 0): 1}
 
 
 def test_ends_are_believed_of_the_last_writer_alone(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ FlushConsumeQueueService queues, index and checkpoint.
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreFencedError
@@ -17,7 +18,7 @@ from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.services.service_thread import ServiceThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.statistics import StoreStatistics
@@ -125,10 +126,10 @@ class FlushServices:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
         self._parts.flush.check()  # what a failed sync left is not made good by another one
-        self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
-        commit_log.commit()
-        self._flush_log_to(commit_log.committed_offset)
         with self._lock:
+            self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
+            commit_log.commit()
+            self._flush_log_to(commit_log.committed_offset)
             with dispatch.lock:
                 dispatch.follow()
                 target = min(dispatch.confirm_offset, commit_log.flushed_offset)
@@ -166,11 +167,13 @@ class FlushServices:
         with self._dispatch.lock:  # the newest index file may be about to be another
             self._parts.index.sync()
 
-    def forget_topic(self, topic: str) -> None:
-        """The topic is about to be deleted: nobody is to miss its queues."""
+    @contextmanager
+    def forgetting(self, topic: str) -> Iterator[None]:
+        """While the topic is deleted: nobody is to miss its queues, so no flush tells of them meanwhile."""
         with self._lock:
             self._ends.without_topic(topic)
             self._write_ends()
+            yield
 
     def _write_ends(self) -> None:
         self._ends.index = {one.path.name: one.header.end_phy_offset for one in self._parts.index.files if one.entries}
