@@ -19,7 +19,8 @@ from tests.reliability.trials import seeds
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 CLEAR = re.compile(
-    r"was superseded by run|CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently|came after batch \d+ was committed"
+    r"was superseded by run|came after batch \d+ was committed"
+    r"|CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently"
 )
 """What a driver says that is not alone: ours, or Spark's of its own log."""
 
