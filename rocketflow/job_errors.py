@@ -11,7 +11,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.printable import printable
 from rocketflow_store.errors import StoreError
 
-_TOLD_ERROR: Final = re.compile(r"^((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
+_TOLD_ERROR: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
 _OF_OURS: Final = ("rocketflow.", "rocketflow_store.")
 _OF_THE_QUERY: Final = frozenset({"AnalysisException", "ParseException"})
 """Spark's errors of a query or a trigger that it does not understand."""

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from rocketflow.spark.session import build_session
@@ -39,7 +40,7 @@ def main() -> None:
         try:
             run(spark, json.loads(line))
         except Exception as error:
-            if not isinstance(error, PySparkException):  # the connection broke, not the query
+            if not isinstance(error, (PySparkException, Py4JJavaError)):  # the connection broke, not the query
                 jvm.wait(60)
                 os._exit(9)
             answer = {"ok": False, "error": str(error).partition("=== Streaming Query ===")[0]}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from rocketflow.job_errors import exit_code_of
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
@@ -74,6 +75,13 @@ def test_a_traceback_of_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> 
     for text in ("rocketflow.nowhere.OddError: made up", "ValueError: \x1b[2J", "java.lang.Exception: x", ""):
         assert exit_code_of(RuntimeError(text)) == 1
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_what_the_jvm_says_is_told(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Py4JJavaError) as caught:
+        spark._jvm.java.net.URI("::")  # type: ignore[union-attr, operator]
+    assert exit_code_of(caught.value) == 1
+    assert capsys.readouterr().err == 'error: Expected scheme name at index 0: ::\n'
 
 
 def test_what_is_wrong_is_found_before_a_jvm_starts(
