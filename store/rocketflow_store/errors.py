@@ -157,7 +157,7 @@ class FlushDiskTimeoutError(StoreError):
 
     def __init__(self, path: object, waited_s: float) -> None:
         super().__init__(
-            f"{path}: rows were appended, but not synced within {waited_s:g} s (syncFlushTimeout); they may be stored"
+            f"{path}: what was appended is not synced within {waited_s:g} s (syncFlushTimeout); it may be stored"
         )
         self.path, self.waited_s = str(path), waited_s
 

@@ -207,7 +207,10 @@ class MessageStore:
         return True
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
+        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it.
+
+        FlushDiskTimeoutError where that takes longer than syncFlushTimeout: then nothing is promised.
+        """
         with self._flush_lock:
             self._check_open()
             self._flushing.flush()

@@ -87,8 +87,8 @@ BUGS: Final = (
         "a batch whose sync did not come in time is answered as if it were durable",
         [
             Change(
-                "if not self._flush.flush_to(offset, timeout_s):",
-                "if not self._flush.flush_to(offset, timeout_s) and False:",
+                "if not self.flush_to(offset, timeout_s):",
+                "if not self.flush_to(offset, timeout_s) and False:",
             )
         ],
         [f"{STORE}/test_visibility.py::test_a_batch_whose_sync_is_late_is_no_success"],

@@ -18,7 +18,9 @@ from rocketflow_store.files import disk
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import ConfirmFile
+from rocketflow_store.results import PutMessageResult
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import stage
 from tests.fuzz.audit import confined_to
@@ -109,6 +111,38 @@ def test_a_batch_whose_sync_is_late_is_no_success(tmp_path: Path) -> None:
             writer.join(WAIT_S)
         store.flush()
         assert sum(store.max_offset("t", queue) for queue in store.queues("t")) == 3
+
+
+def test_a_late_sync_is_not_told_as_durable(tmp_path: Path) -> None:
+    """No flush, no deletion of a topic, no orderly stop before it is over."""
+    settings = config(flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=1)
+    path = tmp_path / "s"
+    with MessageStore.open(path, settings) as store:
+        store.put_messages([Message("t", b"old", queue_id=0) for _ in range(10)])
+        store.flush()
+        written = (path / "checkpoint").read_bytes(), store.paths.durable_ends.read_bytes()
+        with SlowSync() as gate:
+            late = list[PutMessageResult]()
+            writer = threading.Thread(target=lambda: late.append(store.put_message(Message("t", b"late", queue_id=0))))
+            writer.start()
+            assert gate.began.acquire(timeout=WAIT_S)
+            for told in (store.flush, lambda: store.delete_topic("t")):
+                with pytest.raises(FlushDiskTimeoutError, match="syncFlushTimeout"):
+                    told()
+            assert ((path / "checkpoint").read_bytes(), store.paths.durable_ends.read_bytes()) == written
+            closing = threading.Thread(target=store.close)
+            closing.start()
+            closing.join(0.3)
+            assert closing.is_alive()
+            assert (path / "abort").exists()
+            gate.let.release(10)
+            writer.join(WAIT_S)
+            closing.join(WAIT_S)
+        assert late[0].stored
+    assert not (path / "abort").exists()
+    with MessageStore.open(path, settings) as store:
+        assert store.bounds("t", 0) == (0, 11)
+    assert verify_store(path).findings == []
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)

@@ -8,16 +8,19 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import events
-from rocketflow_store.errors import StoreError, StoreFencedError
+from rocketflow_store.errors import FlushDiskTimeoutError, StoreError, StoreFencedError
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
+
+WHATEVER_IT_TAKES_S: Final = 24 * 3600.0
+"""For who has nothing to fall back on where a sync is slow."""
 
 
 class ThoroughSchedule:
@@ -114,6 +117,11 @@ class GroupFlush:
         finally:
             self._wake_synced()
         return True
+
+    def make_durable(self, offset: int, timeout_s: float) -> None:
+        """As `flush_to`, for who is to promise it: FlushDiskTimeoutError where another's sync takes too long."""
+        if not self.flush_to(offset, timeout_s):
+            raise FlushDiskTimeoutError(self._path, timeout_s)
 
     def _wait(self, waiter: _Waiter, timeout_s: float) -> bool:
         """Sleep until there is something to do, or nothing left to wait for; False where time is up."""

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
-from rocketflow_store.errors import FlushDiskTimeoutError, StoreFencedError
+from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.log.aligned_write import AlignedChunkWriter
 from rocketflow_store.log.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
+from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S
 from rocketflow_store.results import AppendBatchResult
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _UNITS_AT_ONCE: Final = 128
 """A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""
-_COMMIT_TIMEOUT_S: Final = 24 * 3600.0
 
 
 class BulkAppend:
@@ -42,7 +42,6 @@ class BulkAppend:
         self._config, self._sync_flush = parts.config, parts.sync_flush
         self._commit_log, self._flush = parts.commit_log, parts.flush
         self._offsets, self._topics = parts.offsets, parts.topics
-        self._log_path = parts.paths.commit_log
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None) -> AppendBatchResult:
         """Append every row of an Arrow batch: see `MessageStore.append_batch`."""
@@ -67,7 +66,7 @@ class BulkAppend:
                     self._dispatch.follow()
             end = self._commit_log.wrote_offset
         if self._sync_flush:
-            self._flush_to(end, self._config.sync_flush_timeout / 1000)
+            self._flush.make_durable(end, self._config.sync_flush_timeout / 1000)
         elif put.appended is not None:
             put.appended()
         self._dispatch.follow()
@@ -104,16 +103,11 @@ class BulkAppend:
             # no row may be seen before all of them are: every part is confirmed by the end of the last
             self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])
             if self._sync_flush:
-                self._flush_to(placer.end, _COMMIT_TIMEOUT_S)
+                self._flush.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
                 self._commit_log.commit()  # a batch that was answered for outlives this process
             self._dispatch.follow()
         return AppendBatchResult(sum(len(one.sizes) for one in placed), phy_offset, placer.end)
-
-    def _flush_to(self, offset: int, timeout_s: float) -> None:
-        """FlushDiskTimeoutError where somebody else's sync takes too long: a success would be a promise."""
-        if not self._flush.flush_to(offset, timeout_s):
-            raise FlushDiskTimeoutError(self._log_path, timeout_s)
 
     def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> DispatchRow:
         queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
 from rocketflow_store.layout.durable_ends import DurableEnds
-from rocketflow_store.log.flush import ThoroughSchedule, flush_due
+from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.services.service_thread import ServiceThread
 
@@ -146,7 +146,7 @@ class FlushServices:
         """Make everything durable at the end: threads are stopped, nobody puts; the newest message is of that time."""
         parts, checkpoint = self._parts, self._checkpoint
         parts.commit_log.commit()
-        parts.flush.flush_to(parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
+        parts.flush.make_durable(parts.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
         self._dispatch.follow()
         parts.sync_everything()
         parts.queues.sync_directories()
@@ -154,9 +154,12 @@ class FlushServices:
         self._write_checkpoint()
 
     def _flush_log_to(self, offset: int) -> None:
-        """Sync the log; its time in the checkpoint is that of a record that was there before."""
+        """Sync the log; its time in the checkpoint is that of a record that was there before.
+
+        FlushDiskTimeoutError where another's sync takes longer than syncFlushTimeout: nothing is told to be durable.
+        """
         timestamp = self._dispatch.dispatched_timestamp
-        self._parts.flush.flush_to(offset, self._config.sync_flush_timeout / 1000)
+        self._parts.flush.make_durable(offset, self._config.sync_flush_timeout / 1000)
         self._checkpoint.physic_msg_timestamp = max(timestamp, self._checkpoint.physic_msg_timestamp)
 
     def _sync_derived(self) -> None:

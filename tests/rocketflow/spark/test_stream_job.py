@@ -81,7 +81,7 @@ def test_what_the_jvm_says_is_told(spark: SparkSession, capsys: pytest.CaptureFi
     with pytest.raises(Py4JJavaError) as caught:
         spark._jvm.java.net.URI("::")  # type: ignore[union-attr, operator]
     assert exit_code_of(caught.value) == 1
-    assert capsys.readouterr().err == 'error: Expected scheme name at index 0: ::\n'
+    assert capsys.readouterr().err == "error: Expected scheme name at index 0: ::\n"
 
 
 def test_what_is_wrong_is_found_before_a_jvm_starts(
