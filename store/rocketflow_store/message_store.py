@@ -128,6 +128,8 @@ class MessageStore:
         )
         self._clean_lock = threading.Lock()
         self._flush_lock = threading.Lock()
+        self.commit_lock = threading.RLock()
+        """Held by who looks for the last commit of a sink and appends the next: two threads would both find none."""
         self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics, self._tell_held)
         appended = flushing.appended if flushing.wakes else None
         self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)

@@ -281,7 +281,7 @@ BUGS: Final = (
         "the parts of a sink commit are seen one after another",
         [
             Change(
-                "self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])\n",
+                "self._publish(placer, rows)\n",
                 "self._publish(placer, [(one.end, one.rows) for one in placed[:1]])\n"
                 "            self._dispatch.follow()\n"
                 "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"

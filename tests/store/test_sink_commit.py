@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import CorruptRecordError, StoreFencedError
@@ -18,8 +21,11 @@ from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.log import chunk_append
-from rocketflow_store.sink import spare_parts
+from rocketflow_store.queues.queue_offsets import QueueOffsets
+from rocketflow_store.results import AppendBatchResult
+from rocketflow_store.sink import sink_commit, spare_parts
 from rocketflow_store.sink.sink_commit import (
+    CommitStatus,
     SinkBatch,
     SupersededRunError,
     commit_batch,
@@ -254,3 +260,59 @@ def test_a_run_that_was_superseded_commits_nothing(tmp_path: Path) -> None:
         assert store.max_phy_offset == end
         assert commit_batch(store, of_run(2, 2)).rows == 10
     assert len(keys(path)) == 30
+
+
+def test_two_threads_with_one_batch_commit_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [part(tmp_path / "staging", 0, 2000, StoreConfig())]
+    both, real, outcomes = threading.Barrier(2), sink_commit.append_with_envelope, list[CommitStatus]()
+
+    def with_the_other(*arguments: Any, **more: Any) -> AppendBatchResult:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(sink_commit, "append_with_envelope", with_the_other)
+    with MessageStore.open(tmp_path / "s", StoreConfig(**SMALL)) as store:
+
+        def commit() -> None:
+            outcomes.append(commit_batch(store, batch(parts)).status)
+
+        threads = [threading.Thread(target=commit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(one.value for one in outcomes) == ["committed", "replayed"]
+    assert keys(tmp_path / "s") == Counter(f"m{number}" for number in range(2000))
+
+
+@pytest.mark.parametrize("rows", ["append_batch", "commit_batch"])
+def test_a_publication_that_was_interrupted_fences(tmp_path: Path, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log and offsets disagree then: an offset would be given twice, a batch be committed again."""
+    path = tmp_path / "s"
+
+    def append(store: MessageStore) -> None:
+        if rows == "append_batch":
+            store.append_batch(pa.record_batch({"body": [b"row"] * 3, "keys": ["row"] * 3}), "t")
+        else:
+            commit_batch(store, batch([part(tmp_path / "staging", 0, 100, StoreConfig())]))
+
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:
+        store.put_message(Message("t", b"x", keys="old", queue_id=0))
+
+        def join(*_: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(QueueOffsets, "join", join)
+        with pytest.raises(MemoryError):
+            append(store)
+        monkeypatch.undo()
+        assert not store.put_message(Message("t", b"x", queue_id=0)).stored
+        with pytest.raises(StoreFencedError):
+            append(store)
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:
+        if rows == "commit_batch":
+            append(store)
+    there = keys(path)
+    assert max(there.values()) == (3 if rows == "append_batch" else 1)
+    assert verify_store(path).findings == []

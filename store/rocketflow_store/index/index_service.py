@@ -35,8 +35,8 @@ class IndexService:
         self._directory, self._clock, self._write = directory, clock, write
         self._hash_slot_num, self._index_num = hash_slot_num, index_num
         self._files: dict[str, IndexFile] = {}
-        self._whole = True
-        """Whether the newest record's entries are all there."""
+        self.is_whole = True
+        """Whether the newest put came to its end: else slots and entries may disagree until `recover`."""
         try:
             self._look()
         except BaseException:
@@ -97,7 +97,7 @@ class IndexService:
     @property
     def next_phy_offset(self) -> int:
         """From where on records are not indexed yet; that of the newest entry again where a put of it failed."""
-        return self.end_phy_offset + self._whole
+        return self.end_phy_offset + self.is_whole
 
     def put(
         self,
@@ -106,17 +106,17 @@ class IndexService:
         store_timestamps: npt.NDArray[np.int64],
     ) -> None:
         """Append entries in order, rolling to new files as they fill up."""
-        done, self._whole = 0, False
+        done, self.is_whole = 0, False
         while done < len(key_hashes):
             done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
-        self._whole = True
+        self.is_whole = True
 
     def put_record(self, key_hashes: Sequence[int], phy_offset: int, store_timestamp: int) -> None:
         """Append the entries of one record."""
-        self._whole = False
+        self.is_whole = False
         while key_hashes:
             key_hashes = key_hashes[self._writable().put_record(key_hashes, phy_offset, store_timestamp) :]
-        self._whole = True
+        self.is_whole = True
 
     def _writable(self) -> IndexFile:
         """The newest file, or a new one where that is full (which is then synced)."""
@@ -219,7 +219,7 @@ class IndexService:
                 os_files.remove_file(self._directory / name)
                 del self._files[name]
                 dropped = True
-        self._whole = True
+        self.is_whole = True
         if dropped:
             os_files.sync_directory(self._directory)
 

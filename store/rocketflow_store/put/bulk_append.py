@@ -99,9 +99,10 @@ class BulkAppend:
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
-            placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-            # no row may be seen before all of them are: every part is confirmed by the end of the last
-            self._publish(placer, [(placer.end, [head]), *((placer.end, one.rows) for one in placed)])
+                placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+                # no row may be seen before all of them are: every part is confirmed by the end of the last
+                rows: list[tuple[int, Dispatched]] = [(placer.end, [head]), *((placer.end, one.rows) for one in placed)]
+            self._publish(placer, rows)
             if self._sync_flush:
                 self._flush.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
@@ -138,11 +139,15 @@ class BulkAppend:
             raise
 
     def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]]) -> None:
-        self._commit_log.publish(placer.end)  # before the offsets: none is known of what is not in the log
-        self._offsets.join(placer.offsets)
-        placer.publish_light()
+        try:
+            self._commit_log.publish(placer.end)  # before the offsets: none is known of what is not in the log
+            self._offsets.join(placer.offsets)
+            placer.publish_light()
+            self._dispatch.extend(rows)
+        except BaseException as error:
+            self._put.fence_half_published(error)
+            raise
         self._statistics.put_times += placer.count
-        self._dispatch.extend(rows)
 
 
 def commit_record_fields(config: StoreConfig, body: bytes, properties: bytes, now_ms: int) -> RecordFields:

@@ -64,33 +64,38 @@ class ConfirmedDispatch:
             return
         with self.lock:
             limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
-            taken: list[tuple[int, Dispatched]] = []
-            pending = self._pending
-            while pending and pending[0][0] <= limit:
-                taken.append(pending.popleft())
-            ready = [rows for _, rows in taken]
+            ready: list[Dispatched] = []
             try:
-                if ready and self.failure is not None:
-                    self._forget_keys(ready[0])
-                self._dispatch_all(ready)
+                for end, rows in list(self._pending):
+                    if end > limit:
+                        break
+                    ready.append(rows)
+                    confirmed = end
+                if ready:
+                    if self.failure is not None:
+                        self._forget_keys(ready[0])
+                    self._dispatch_all(ready)
+                    self._confirm(confirmed, ready[-1])
+                for _ in ready:  # none is let go before all of them are dispatched: doing it again changes nothing
+                    self._pending.popleft()
             except BaseException as error:
-                self._pending.extendleft(reversed(taken))
                 if self.failure is None:
                     offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
-                    events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(taken))
+                    events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(ready))
                 self.failure = error
                 if isinstance(error, StoreFencedError):
                     self._parts.flush.fence = error
                 raise
             self.failure = None
-            if taken:
-                self.confirm_offset = taken[-1][0]
-                self.confirm_file.confirm(self.confirm_offset)
-                last = ready[-1]
-                if isinstance(last, list):
-                    self.dispatched_timestamp = last[-1].store_timestamp
-                elif len(last.store_timestamps):
-                    self.dispatched_timestamp = int(last.store_timestamps[-1])
+
+    def _confirm(self, offset: int, last: Dispatched) -> None:
+        """Let readers see everything below `offset`; these are the rows in front of it."""
+        self.confirm_offset = offset
+        self.confirm_file.confirm(offset)
+        if isinstance(last, list):
+            self.dispatched_timestamp = last[-1].store_timestamp
+        elif len(last.store_timestamps):
+            self.dispatched_timestamp = int(last.store_timestamps[-1])
 
     def _follow_for_all(self) -> None:
         """What was synced for many is dispatched once; each of them finds that done, or what it failed with."""
@@ -100,7 +105,7 @@ class ConfirmedDispatch:
     def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
         phy_offset = first[0].phy_offset if isinstance(first, list) else int(first.phy_offsets[0])
-        if self._parts.index.end_phy_offset >= phy_offset:
+        if self._parts.index.end_phy_offset >= phy_offset or not self._parts.index.is_whole:
             self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:

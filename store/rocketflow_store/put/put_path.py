@@ -287,10 +287,14 @@ class PutPath:
         try:  # nothing below allocates much, or waits for anything
             run.publish()
             self._dispatch.add(run.end, rows)
-        except BaseException as error:  # log, offsets and dispatch may disagree now
-            self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
+        except BaseException as error:
+            self.fence_half_published(error)
             raise
         self._statistics.put_times += run.count
+
+    def fence_half_published(self, error: BaseException) -> None:
+        """Log, offsets and dispatch may disagree: nothing may be put any more."""
+        self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
 
     def _is_held_up(self) -> bool:
         return (

@@ -159,6 +159,11 @@ def commit_batch(
     replay_mismatch="skip" they are left out where the number of rows agrees). New topics get `queues` queues.
     """
     check_sink_id(batch.sink_id)
+    with store.commit_lock:
+        return _commit_batch(store, batch, queues, replay_mismatch)
+
+
+def _commit_batch(store: MessageStore, batch: SinkBatch, queues: int | None, replay_mismatch: str) -> CommitResult:
     store.dispatch_pending()
     last = last_commit(store, batch.sink_id)
     newest = newest_run(store.paths.staging, batch.sink_id)
