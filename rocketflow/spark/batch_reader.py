@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -23,6 +23,7 @@ from rocketflow.spark.topic_check import MissingTopicError, check_stores, descri
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from rocketflow.spark.schema import Projection
 
@@ -40,8 +41,9 @@ class RocketFlowBatchReader(DataSourceReader):
         self._narrowing = Narrowing()
 
     @property
-    def pushFilters(self) -> PushFilters:
-        return PushFilters(self._narrowing)
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
+        """Spark 4.3 keeps what the last WHERE left of a read for every other use of it: so only who asks gets it."""
+        return PushFilters(self._narrowing) if self._options.push_down_predicate else super().pushFilters
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options

@@ -38,6 +38,7 @@ SOURCE_OPTIONS: Final = (
     "tags",
     "sql",
     "includeProperties",
+    "pushDownPredicate",
     "includeSystemTopics",
     "consumerGroup",
 )
@@ -128,6 +129,7 @@ class SourceOptions:
     sql: str | None
     include_properties: bool
     include_system_topics: bool
+    push_down_predicate: bool
     consumer_group: str | None
 
     @classmethod
@@ -161,6 +163,7 @@ class SourceOptions:
             sql=_sql(values),
             include_properties=values.flag("includeProperties", False),
             include_system_topics=values.flag("includeSystemTopics", False),
+            push_down_predicate=values.flag("pushDownPredicate", False),
             consumer_group=_consumer_group(values),
         )
 

@@ -89,6 +89,7 @@ class Chooser:
             "assign": json.dumps({topic: sorted(window)}),
             "startingOffsets": json.dumps({topic: begins}),
             "endingOffsets": json.dumps({topic: ends}),
+            "pushDownPredicate": "true",
             "includeProperties": str(PROPERTIES_COLUMN in self._schema.names).lower(),
         }
         rows = self._spark.read.format("rocketflow").options(**options).schema(self._schema).load()

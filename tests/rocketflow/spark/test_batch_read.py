@@ -86,18 +86,37 @@ def test_by_time(spark: SparkSession, store: Path) -> None:
     ],
 )
 def test_a_where_gives_the_same_rows_as_without_push_down(spark: SparkSession, store: Path, where: str) -> None:
-    rows = spark.read.format("rocketflow").option("subscribePattern", ".*").load(str(store))
-    pushed = bodies(rows.where(where))
+    every = spark.read.format("rocketflow").option("subscribePattern", ".*")
+    plain = bodies(every.load(str(store)).where(where))
+    assert bodies(every.option("pushDownPredicate", "true").load(str(store)).where(where)) == plain
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
-        plain = bodies(rows.where(where))
+        assert bodies(every.option("pushDownPredicate", "false").load(str(store)).where(where)) == plain
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    assert pushed == plain
+
+
+def test_one_load_is_filtered_in_many_ways(spark: SparkSession, store: Path) -> None:
+    """Spark keeps what a WHERE left to be read for all other uses of the same rows."""
+    rows = load(spark, store, subscribe="orders,other").select("topic", "queueId", "queueOffset")
+    orders, other = rows.where("topic = 'orders'"), rows.where("topic = 'other'")
+    assert [one.count() for one in (rows, other, rows, orders)] == [600, 100, 600, 500]
+    assert other.union(orders).groupBy("topic").count().collect() == [("other", 100), ("orders", 500)]
+    both = other.alias("a").join(orders.alias("b"), ["queueId", "queueOffset"]).select("a.topic", "b.topic").distinct()
+    assert both.collect() == [("other", "orders")]
+    assert rows.exceptAll(rows.where("queueId = 1")).count() == rows.where("queueId <> 1").count() > 0
+    rows.createOrReplaceTempView("rows_of_orders")
+    counted = spark.sql(
+        "SELECT (SELECT count(*) FROM rows_of_orders WHERE queueId = 1),"
+        " (SELECT count(*) FROM rows_of_orders WHERE queueOffset < 10), count(*) FROM rows_of_orders"
+    ).first()
+    spark.catalog.dropTempView("rows_of_orders")
+    assert tuple(counted or ()) == (175, 60, 600)
 
 
 def planned_rows(store: Path, filters: list[Any]) -> int:
-    options = SourceOptions.parse({"path": str(store), "subscribePattern": ".*"}, streaming=False)
+    given = {"path": str(store), "subscribePattern": ".*", "pushDownPredicate": "true"}
+    options = SourceOptions.parse(given, streaming=False)
     reader = RocketFlowBatchReader(options, Projection.of(source_schema(False)))
     list(reader.pushFilters(filters))
     return sum(one.rows for task in reader.partitions() for one in task.ranges)  # type: ignore[attr-defined]
@@ -119,7 +138,8 @@ def test_a_key_behind_the_index_is_found_too(spark: SparkSession, tmp_path: Path
     append(path, numbered("orders", range(100)))
     with MessageStore.open(path, small_config(path)) as writer:
         writer.put_messages(numbered("orders", range(100, 150)))
-        assert bodies(load(spark, path).where("keys = 'k4'")) == list(range(4, 150, 10))
+        rows = load(spark, path, pushDownPredicate="true")
+        assert bodies(rows.where("keys = 'k4'")) == list(range(4, 150, 10))
 
 
 def test_properties_filters_and_several_stores(spark: SparkSession, store: Path, tmp_path: Path) -> None:
