@@ -7,6 +7,8 @@ import enum
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
+
 if TYPE_CHECKING:
     from rocketflow_store.message import MessageExt
 
@@ -21,7 +23,10 @@ class BodyForm(enum.Enum):
 
 
 def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
-    """All fields of a message; times in ms; `sha256` is that of the decompressed body."""
+    """All fields of a message; times in ms; `sha256` is that of the decompressed body.
+
+    Where nothing can be decompressed `body` is None, and `bodyError` says why.
+    """
     fields: dict[str, Any] = {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -45,7 +50,10 @@ def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
         "properties": dict(message.properties),
     }
     if body_form is not BodyForm.NONE:
-        fields["body"] = body_as(message.body, body_form)
+        try:
+            fields["body"] = body_as(message.body, body_form)
+        except (CorruptRecordError, UnsupportedRecordError) as error:
+            fields |= {"body": None, "bodyError": error.why}
     return fields
 
 

@@ -119,8 +119,8 @@ def cat(
             _check_topic(reader, topic, queue)
         left_out = LeftOut(reader, topic, tags)
         messages = _messages(reader, topic, queue, start, end, left_out, follow)
-        _show(messages, body, as_json, most)
-    _end_with(left_out.count)
+        without_body = _show(messages, body, as_json, most)
+    _end_with(left_out.count + without_body)
 
 
 def _messages(
@@ -162,19 +162,26 @@ def _messages(
             time.sleep(_FOLLOW_S)
 
 
-def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: int | None) -> None:
+def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: int | None) -> int:
+    """Print them; how many have a body that cannot be told."""
     from itertools import islice
 
-    chosen = islice(messages, most) if most is not None else messages
-    if as_json:
-        for message in chosen:
-            _emit(message_fields(message, body))
-        return
-    print("\t".join(name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE))
-    for message in chosen:
+    without_body = 0
+    if not as_json:
+        print("\t".join(name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE))
+    for message in islice(messages, most) if most is not None else messages:
         fields = message_fields(message, body)
+        why = fields.get("bodyError")
+        if why:
+            without_body += 1
+            where = f"queue {message.queue_id}, offset {message.queue_offset}"
+            print(f"error: {where}: body: {why}", file=sys.stderr)
+        if as_json:
+            _emit(fields)
+            continue
         cells = [str(fields[name] if fields[name] is not None else "") for name in TABLE_COLUMNS if name in fields]
         print("\t".join(printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells))
+    return without_body
 
 
 @store_app.command()
@@ -211,10 +218,11 @@ def find(
             found = [message] if message is not None else []
         if key is not None or uniq_key is not None:
             _warn_of_index(reader, as_json)
-        _show(iter(found[:most]), body, as_json, None)
+        without_body = _show(iter(found[:most]), body, as_json, None)
         if not found:
             print("error: no such message", file=sys.stderr)
             raise typer.Exit(failures.EXIT_FINDINGS)
+    _end_with(without_body)
 
 
 def _warn_of_index(reader: StoreReader, as_json: bool) -> None:

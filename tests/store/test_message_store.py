@@ -33,6 +33,7 @@ from rocketflow_store import (
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import (
+    CorruptRecordError,
     MessageRejectedError,
     NotAStoreError,
     StoreFullError,
@@ -543,6 +544,21 @@ def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) ->
         assert [batch.column(1)[0].as_py()[:1] for batch in batches] == [b"\0", b"\3"]
         tagged = store.read("t", 0, 0, 6, ["queueOffset", "body"], tags="b")
         assert [row for batch in tagged for row in batch.column(0).to_pylist()] == [1, 3, 5]
+
+
+def test_a_body_that_holds_nothing_costs_its_message_alone(tmp_path: Path) -> None:
+    """Garbage that a client called compressed, a kind that nobody knows; an empty one is empty, as RocketMQ reads it."""
+    bodies = [(b"plain", 0), (b"garbage", 1), (compress_body(b"packed", 0), 1), (b"", 1), (b"x", 0x701), (b"last", 0)]
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        for body, sys_flag in bodies:
+            assert store.put_message(Message("t", body, queue_id=0, sys_flag=sys_flag)).stored
+        read = store.read("t", 0, 0, 6, ["queueOffset", "body"], on_missing="skip")
+        rows = [tuple(row.values()) for batch in read for row in batch.to_pylist()]
+        assert rows == [(0, b"plain"), (2, b"packed"), (3, b""), (5, b"last")]
+        for start, why in ((1, "does not decompress as zlib"), (4, "compression type 7")):
+            with pytest.raises(CorruptRecordError, match=f"{why}.*topic t, queue 0, queue offset {start}"):
+                list(store.read("t", 0, start, 6, ["body"]))
+        assert [batch.num_rows for batch in store.read("t", 0, 0, 6, ["queueOffset"])] == [6]
 
 
 @pytest.mark.parametrize("base", [1 << 31, 1 << 32, 1 << 41, 1 << 55])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
@@ -23,3 +26,18 @@ def test_records_without_properties_are_whole(topics: list[str]) -> None:
     columns = RecordColumns(pa.py_buffer(b"".join(records)), np.cumsum(sizes) - sizes, sizes)
     assert not columns.faults
     assert columns.topics().to_pylist() == topics
+
+
+def test_hosts_of_both_kinds_give_the_same_ids_as_one_message_at_a_time(tmp_path: Path) -> None:
+    for host in ("127.0.0.1:10911", "[2001:db8::1]:10911"):
+        with MessageStore.open(
+            tmp_path / "s", StoreConfig(store_host=host, mapped_file_size_commit_log=1 << 16)
+        ) as store:
+            store.put_messages([Message("t", b"x", queue_id=0, born_host=born) for born in ("[::1]:7", "10.0.0.1:9")])
+    with StoreReader(tmp_path / "s") as reader:
+        rows = pa.Table.from_batches(reader.read("t", 0, 0, 4, ["msgId", "bornHost", "storeHost"])).to_pylist()
+        messages = reader.get_message("t", 0, 0, 4).messages
+    assert [len(row["msgId"]) for row in rows] == [32, 32, 56, 56]
+    assert [(row["msgId"], row["bornHost"], row["storeHost"]) for row in rows] == [
+        (one.msg_id, one.born_host, one.store_host) for one in messages
+    ]

@@ -23,13 +23,14 @@ from rocketflow_store.columnar.gather import (
 )
 from rocketflow_store.columnar.properties import PropertySegments, split_properties
 from rocketflow_store.columns import SOURCE_SCHEMA
+from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
 from rocketflow_store.format.compression import decompress_body
 from rocketflow_store.format.message_id import decode_host
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from rocketflow_store.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -218,25 +219,28 @@ class RecordColumns:
         return RecordColumns(self.buffer, self.positions[rows], self.sizes[rows])
 
 
-def decompressed_runs(records: RecordColumns, most_bytes: int) -> Iterator[tuple[slice, pa.Array | None]]:
+def decompressed_runs(
+    records: RecordColumns, most_bytes: int, leave_out: Callable[[dict[int, str]], object]
+) -> Iterator[tuple[list[int], pa.Array]]:
     """Runs of rows with their bodies, the compressed ones (sysFlag bit 0) replaced by what they hold.
 
-    A run ends behind the row with which its bodies come to `most_bytes`. None for bodies stands for the stored ones.
+    A run ends behind the row with which its bodies come to `most_bytes`. Rows whose body holds nothing that can be
+    decompressed are in none: `leave_out` is called with each and why.
     """
-    packed = records.sys_flag & COMPRESSED_FLAG != 0
-    if not packed.any():
-        yield slice(0, records.count), None
-        return
-    start, size, values = 0, 0, list[bytes]()
-    stored = zip(records.bodies().to_pylist(), packed.tolist(), records.sys_flag.tolist(), strict=True)
-    for row, (body, is_packed, sys_flag) in enumerate(stored):
-        values.append(decompress_body(body, sys_flag) if is_packed else body)
+    rows, size, values = list[int](), 0, list[bytes]()
+    for row, (body, sys_flag) in enumerate(zip(records.bodies().to_pylist(), records.sys_flag.tolist(), strict=True)):
+        try:
+            values.append(decompress_body(body, sys_flag) if sys_flag & COMPRESSED_FLAG else body)
+        except (CorruptRecordError, UnsupportedRecordError) as error:
+            leave_out({row: f"body: {error.why}"})
+            continue
+        rows.append(row)
         size += len(values[-1])
         if size >= most_bytes:
-            yield slice(start, row + 1), values_array(values, pa.binary())
-            start, size, values = row + 1, 0, []
-    if values:
-        yield slice(start, records.count), values_array(values, pa.binary())
+            yield rows, values_array(values, pa.binary())
+            rows, size, values = [], 0, []
+    if rows:
+        yield rows, values_array(values, pa.binary())
 
 
 class ColumnBuilder:
@@ -322,11 +326,11 @@ class ColumnBuilder:
 
     def _msg_ids(self) -> pa.Array:
         hosts = self._records.hosts(64, self._records.store_v6, shifted=True)
-        offsets = self._phy_offsets.astype(">i8")
+        offsets = self._phy_offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
         if not self._records.store_v6.any():
             raw = np.empty((len(hosts), 16), np.uint8)
             raw[:, :8] = np.frombuffer(b"".join(hosts), np.uint8).reshape(-1, 8)
-            raw[:, 8:] = offsets.view(np.uint8).reshape(-1, 8)
+            raw[:, 8:] = offsets
             return hex_strings(raw)
         text = [(host + offset.tobytes()).hex().upper() for host, offset in zip(hosts, offsets, strict=True)]
         return values_array([one.encode() for one in text], pa.string())

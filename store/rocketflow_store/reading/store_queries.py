@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from rocketflow_store.errors import (
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_DTYPE, units_of
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
+from rocketflow_store.message import COMPRESSED_FLAG
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
@@ -50,7 +52,6 @@ _MAX_TIMESTAMP: Final = (1 << 63) - 1
 _MAX_CHUNK_ROWS: Final = 8192
 _MAX_DECOMPRESSED: Final = 32 << 20
 """A batch ends with so many bytes of bodies, where they were compressed."""
-_ALL: Final = slice(None)
 _LOST: Final = "the message is lost: the log's end, where it was, is gone"
 NO_UNIT: Final = "the ConsumeQueue has no units for them"
 _GAP: Final = "messages of the range are in no record that the queue knows"
@@ -242,37 +243,41 @@ class StoreQueries:
             faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
             if faults:
                 faults |= dict.fromkeys(np.flatnonzero(lost(found)).tolist(), _LOST)
-                row = min(faults)
-                if on_missing != "skip":
-                    raise CorruptRecordError(
-                        mapped.path,
-                        int(places[row]),
-                        f"{faults[row]} (topic {identity.topic}, queue {identity.queue_id}, "
-                        f"queue offset {int(queue_offsets[row])})",
-                    )
-                self._tell_skipped(mapped, identity, int(queue_offsets[row]), faults)
+                self._leave_out(mapped, identity, queue_offsets, places, on_missing, faults)
                 good = np.setdiff1d(np.arange(records.count), list(faults))
                 records, queue_offsets, places = records.keep(good), queue_offsets[good], places[good]
                 if records.count == 0:
                     continue
-            runs = decompressed_runs(records, _MAX_DECOMPRESSED) if "body" in columns else [(_ALL, None)]
-            for run, bodies in runs:
-                some = records if bodies is None else records.keep(np.arange(run.start, run.stop))
+            if "body" not in columns or not (records.sys_flag & COMPRESSED_FLAG).any():
+                yield from _matching(ColumnBuilder(records, identity, queue_offsets, places), columns, tag_filter)
+                continue
+            leave_out = partial(self._leave_out, mapped, identity, queue_offsets, places, on_missing)
+            for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, leave_out):
+                some = records.keep(np.array(run))
                 builder = ColumnBuilder(some, identity, queue_offsets[run], places[run], bodies)
-                if tag_filter.matches_all:
-                    yield builder.batch(columns)
-                    continue
-                mask = tag_filter.mask_tags(builder.column("tags"))
-                batch = builder.batch(columns)
-                if mask.all():
-                    yield batch
-                elif mask.any():
-                    yield batch.take(_indices(np.flatnonzero(mask)))
+                yield from _matching(builder, columns, tag_filter)
         if covered < len(units) and on_missing != "skip":
             self._refuse_removed(identity, int(offsets[covered]), int(phy_offsets[covered]))
             raise CorruptRecordError(
                 identity.topic, int(phy_offsets[covered]), "a queue unit points at a CommitLog file that is not there"
             )
+
+    def _leave_out(
+        self,
+        mapped: MappedFile,
+        identity: QueueIdentity,
+        queue_offsets: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        on_missing: str,
+        faults: dict[int, str],
+    ) -> None:
+        """Tell of rows that cannot be given; CorruptRecordError of the first unless they are to be skipped."""
+        row = min(faults)
+        if on_missing == "skip":
+            self._tell_skipped(mapped, identity, int(queue_offsets[row]), faults)
+            return
+        where = f"topic {identity.topic}, queue {identity.queue_id}, queue offset {int(queue_offsets[row])}"
+        raise CorruptRecordError(mapped.path, int(places[row]), f"{faults[row]} ({where})")
 
     def _tell_skipped(
         self, mapped: MappedFile, identity: QueueIdentity, queue_offset: int, faults: dict[int, str]
@@ -352,6 +357,19 @@ class StoreQueries:
 
         per_file = queue.units_per_file if queue is not None else max(high - low, 1)
         return offset_by_time(store_timestamp, low, high, per_file, timestamp_ms, wanted)
+
+
+def _matching(builder: ColumnBuilder, columns: tuple[str, ...], tag_filter: TagFilter) -> Iterator[pa.RecordBatch]:
+    """The rows whose tag matches, where there are any."""
+    if tag_filter.matches_all:
+        yield builder.batch(columns)
+        return
+    mask = tag_filter.mask_tags(builder.column("tags"))
+    batch = builder.batch(columns)
+    if mask.all():
+        yield batch
+    elif mask.any():
+        yield batch.take(_indices(np.flatnonzero(mask)))
 
 
 def _plain_units(units: Units) -> Units:

@@ -115,6 +115,19 @@ def test_append_cat_and_a_refused_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert call(capsys, "store", "cat", tmp_path / "s", "--topic", "t", "--json", "--tags", "zzz") == []
 
 
+def test_cat_goes_on_behind_a_body_that_holds_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        for body, sys_flag in ((b"first", 0), (b"garbage", 1), (b"last", 0)):
+            store.put_message(Message("t", body, queue_id=0, sys_flag=sys_flag))
+    assert run(["store", "cat", str(tmp_path / "s"), "--topic", "t", "--json"]) == 3
+    told = capsys.readouterr()
+    lines = [json.loads(line) for line in told.out.splitlines()]
+    assert [line["body"] for line in lines] == ["first", None, "last"]
+    assert "does not decompress as zlib" in lines[1]["bodyError"]
+    assert "error: queue 0, offset 1: body: does not decompress" in told.err
+    assert "1 messages could not be read" in told.err
+
+
 def test_recover_says_what_it_would_do_and_does_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s"
     child = os.fork()
