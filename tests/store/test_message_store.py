@@ -547,7 +547,7 @@ def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) ->
 
 
 def test_a_body_that_holds_nothing_costs_its_message_alone(tmp_path: Path) -> None:
-    """Garbage that a client called compressed, a kind that nobody knows; an empty one is empty, as RocketMQ reads it."""
+    """Garbage that a client called compressed, a kind that nobody knows; an empty one is empty, as for RocketMQ."""
     bodies = [(b"plain", 0), (b"garbage", 1), (compress_body(b"packed", 0), 1), (b"", 1), (b"x", 0x701), (b"last", 0)]
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for body, sys_flag in bodies:

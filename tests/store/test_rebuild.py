@@ -22,6 +22,8 @@ from rocketflow_store.errors import RebuildFailedError, StoreError, StoreFullErr
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index import index_build
 from rocketflow_store.message import MessageBatch
@@ -226,6 +228,26 @@ def test_damage_costs_the_damaged_records(tmp_path: Path, seed: int) -> None:
     with MessageStore.open(path, SIZES) as store:
         assert store.recovery.healed == ()
     assert_same(derived(path), wanted, seed)
+
+
+@pytest.mark.parametrize("properties", [b"", b"a\x01b\x02" + bytes(20)], ids=["none", "zeros"])
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_last_record_that_ends_with_zeros(tmp_path: Path, properties: bytes, unclean: bool) -> None:
+    """Without properties it ends with their length; 5.2 leaves 20 bytes behind those of a light queue's message."""
+    path, host = tmp_path / "s", encode_host("127.0.0.1:10911")
+    with MessageStore.open(path, replace(SIZES, enabled_append_prop_crc=False)) as store:
+        for body in (b"first", b"last"):
+            fields = RecordFields(b"t", 0, body, properties, 0, 0, 1_700_000_000_000, host, host)
+            assert store.put_record(fields).stored
+    wanted = derived(path)
+    shutil.rmtree(path / "rocketflow")
+    lose(path, "consumequeue")
+    if unclean:
+        (path / "abort").touch()
+    assert rebuild_store(path, RebuildRequest(only="consumequeue"), SIZES).records == 2
+    assert {name: data for name, data in derived(path).items() if name.startswith("consumequeue")} == {
+        name: data for name, data in wanted.items() if name.startswith("consumequeue")
+    }
 
 
 @pytest.mark.parametrize("lost_bytes", [100, 3000, 40_000])

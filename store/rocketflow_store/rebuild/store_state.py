@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError, StoreVersionError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from rocketflow_store.recovery.stop_record import StopRecord
 
     Queue = tuple[str, int]
+
+_ZEROS_OF_A_RECORD: Final = 32
+"""More zeros than a whole record ends with: two where it has no properties, ZEROS_OF_LMQ in some."""
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ def look_at_store(
     there = files.files
     begin = there[0].file_from_offset if there else 0
     record, unclean = believed_record(paths), paths.abort.exists()
-    end = written_end(files.files, keep_cached=True)
+    end = min(written_end(files.files, keep_cached=True) + _ZEROS_OF_A_RECORD, there[-1].end_offset if there else 0)
     known_end = 0
     confirmed = read_confirm(paths)
     if running and confirmed is not None:
