@@ -144,7 +144,7 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     on_error.callback(batch_queues.close)
     batch_queues.refresh()
     for key in lost.light_queues:
-        queues.add(*key)
+        queues.restore(*key)
     for key in lost.all_batch_queues:
         batch_queues.add(*key)
     side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)

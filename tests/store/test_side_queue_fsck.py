@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.queues import queue_table, side_queues
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.store.damage import flip
 from tests.store.side_queues import CONFIG, SideStore, make, served
 from tests.store.test_side_queue_recovery import BATCH, HARM, LIGHT, files_of, lengthen, put_a_file
@@ -166,3 +168,26 @@ def test_units_of_another_light_queue_serve_nothing(whole: tuple[Path, SideStore
     repair_store(path)
     with StoreReader(path) as reader:
         assert served(reader) == made.bodies
+
+
+def test_light_queues_of_names_that_only_rocketmq_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are queues as others where they are there: no damage, and made again from the log."""
+    path, name = tmp_path / "s", "%LMQ%sensors.temp@+$#"
+    for module in (queue_table, side_queues):
+        monkeypatch.setattr(module, "is_directory_name", lambda _: True)
+    with MessageStore.open(path, CONFIG) as store:
+        for number in range(30):
+            light = {"INNER_MULTI_DISPATCH": name}
+            assert store.put_message(Message("plain", b"%d" % number, properties=light, queue_id=0)).stored
+    monkeypatch.undo()
+    unit_file = min((path / "consumequeue" / name / "0").iterdir())
+    before = unit_file.read_bytes()
+    assert verify_store(path).findings == []
+    assert repair_store(path).steps == []
+    assert rebuild_store(path, config=CONFIG).exit_code == 0
+    assert unit_file.read_bytes() == before
+    flip(unit_file, 9)
+    assert repair_store(path).left.findings == []
+    assert unit_file.read_bytes() == before
+    with MessageStore.open(path, CONFIG) as store:
+        assert store.bounds(name, 0) == (0, 30)

@@ -222,7 +222,7 @@ class LogFileCheck:
                 tags_codes=rows.tags_codes[of_row],
                 queue_offsets=np.array([offset for _, one, offset in rows.lmq if one == name], np.int64),
             )
-            if is_directory_name(name):
+            if is_directory_name(name) or (name, LMQ_QUEUE_ID) in self._context.bounds:
                 self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)))
 
     def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:

@@ -76,6 +76,10 @@ class FileQueueTable:
             raise StoreConfigError("topic", topic, "may not be the name of a queue's directory")
         return self._know(topic, queue_id)
 
+    def restore(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """As `add`, of a queue that had a directory: RocketMQ's rule for the names of light queues is another."""
+        return self._know(topic, queue_id)
+
     def _know(self, topic: str, queue_id: int) -> ConsumeQueue:
         known = self._known.get((topic, queue_id))
         if known is None:

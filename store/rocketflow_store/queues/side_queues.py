@@ -87,10 +87,10 @@ class SideQueues:
         return replace(rows, queue_of=queue_of)
 
     def _put_light(self, name: str, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
-        if not is_directory_name(name):
-            return  # such a name has offsets, but RocketMQ makes no file for it either
-        if self._multi_dispatch or self._queues.find(name, LMQ_QUEUE_ID) is not None:
+        queue = self._queues.find(name, LMQ_QUEUE_ID)
+        if queue is None and self._multi_dispatch and is_directory_name(name):
             queue = self._queues.add(name, LMQ_QUEUE_ID)
+        if queue is not None:
             queue.put_bytes(queue_offset, UNIT_STRUCT.pack(phy_offset, size, tags_code))
 
 

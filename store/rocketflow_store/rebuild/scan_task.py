@@ -50,6 +50,8 @@ class QueueChoice:
     batch_topics: frozenset[str] = frozenset()
     light_queues: frozenset[str] | None = None
     """Light queues that there are, or were; None: whichever a record names."""
+    odd_light_queues: frozenset[str] = frozenset()
+    """Those that there are though we would not make them: RocketMQ's rule for their names is another."""
 
     def takes(self, topic: str, queue_id: int) -> bool:
         """Whether a queue is made."""
@@ -61,7 +63,9 @@ class QueueChoice:
 
     def takes_light(self, name: str) -> bool:
         """Whether a light queue is made."""
-        if not is_directory_name(name) or not self.takes(name, LMQ_QUEUE_ID):
+        if not is_directory_name(name) and name not in self.odd_light_queues:
+            return False
+        if not self.takes(name, LMQ_QUEUE_ID):
             return False
         asked = self.topics is not None and name in self.topics
         return asked or self.light_queues is None or name in self.light_queues

@@ -15,7 +15,7 @@ from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
 from rocketflow_store.recovery.derived_state import believed_record, listed_topics, record_crc_range
-from rocketflow_store.topic_names import LMQ_PREFIX
+from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +92,11 @@ def look_at_store(
             left_out=left_out,
             batch_topics=_batch_topics(paths, record),
             light_queues=_light_queues(paths, config, record),
+            odd_light_queues=frozenset(
+                one.name
+                for one in _directories(paths.consume_queue)
+                if one.name.startswith(LMQ_PREFIX) and not is_directory_name(one.name)
+            ),
         ),
         unlisted=listed,
     )

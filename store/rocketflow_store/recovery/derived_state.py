@@ -327,7 +327,9 @@ class _Look:
                         self._ask_units(key, rows.queue_offsets[mine], queues)
                 light: dict[str, list[int]] = {}
                 for row, name, offset in rows.lmq:
-                    if int(rows.phy_offsets[row]) < dispatched and is_directory_name(name):
+                    if int(rows.phy_offsets[row]) >= dispatched:
+                        continue
+                    if is_directory_name(name) or queues.find(name, LMQ_QUEUE_ID) is not None:
                         light.setdefault(name, []).append(offset)
                 for name, offsets in light.items():
                     self._ask_units((name, LMQ_QUEUE_ID), np.array(offsets, np.int64), queues)
