@@ -44,6 +44,27 @@ def test_what_apache_wrote_is_clean(name: str, golden_store: Callable[..., Path]
     assert found.without_record_crc == (0 if name == "propcrc-53" else found.records)
 
 
+@pytest.mark.parametrize("with_config", [True, False])
+def test_a_queue_of_apache_s_store_that_is_missing(golden_store: Callable[..., Path], with_config: bool) -> None:
+    """Nothing but topics.json tells that a topic was deleted."""
+    path = golden_store("basic-53")
+    with StoreReader(path, config_of("basic-53")) as reader:
+        topic, queue = next(
+            (topic, queue)
+            for topic in reader.topics()
+            for queue in reader.queues(topic)
+            if reader.bounds(topic, queue)[1]
+        )
+        count = reader.bounds(topic, queue)[1]
+    gone = path / "consumequeue" / topic / str(queue)
+    shutil.rmtree(gone)
+    if not with_config:
+        shutil.rmtree(path / "config")
+    findings = verify_store(path, config_of("basic-53")).findings
+    assert [(one.kind, Path(one.file).parent) for one in findings] == [("missing-unit", gone)]
+    assert findings[0].detail == f"queue offset 0 to {count - 1}"
+
+
 def test_a_whole_store_is_clean_and_looking_changes_nothing(whole: Planted) -> None:
     before = digests(whole.path)
     told: list[tuple[int, int]] = []

@@ -30,14 +30,17 @@ _LAST_OFFSET: Final = 1 << 56
 
 
 def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None:
-    """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told."""
+    """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told.
+
+    Without a topics.json nothing tells a topic that was deleted from one whose queues went.
+    """
     files = ConfigFiles(paths.config)
     topics: dict[str, int] | None = None
     for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
         path = paths.config / one.NAME
         try:
             _ = one.data_version  # reads the file, or its .bak
-            if one is files.topics:
+            if one is files.topics and (path.exists() or path.with_name(path.name + ".bak").exists()):
                 known = files.topics.topics().items()
                 topics = {name: max(topic.read_queue_nums, topic.write_queue_nums) for name, topic in known}
         except StoreError as error:
