@@ -45,9 +45,12 @@ def test_what_apache_wrote_is_clean(name: str, golden_store: Callable[..., Path]
 
 
 @pytest.mark.parametrize("with_config", [True, False])
-def test_a_queue_of_apache_s_store_that_is_missing(golden_store: Callable[..., Path], with_config: bool) -> None:
+def test_a_queue_of_apache_s_store_that_is_missing(
+    golden_store: Callable[..., Path], tmp_path: Path, with_config: bool
+) -> None:
     """Nothing but topics.json tells that a topic was deleted."""
-    path = golden_store("basic-53")
+    path = tmp_path / "s"
+    shutil.copytree(golden_store("basic-53"), path)
     with StoreReader(path, config_of("basic-53")) as reader:
         topic, queue = next(
             (topic, queue)
