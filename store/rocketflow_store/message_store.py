@@ -194,7 +194,7 @@ class MessageStore:
                 self._commit_log.commit()
             return False
         self._clean.remove_retired()
-        self._flushing.flush_last(self._put.store_timestamp)
+        self._flushing.flush_last()
         leave_stop_record(
             self.paths,
             self.config,

@@ -46,9 +46,12 @@ from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.mapped_files.log_directories import LogDirectories
 
 _SYNCS_AT_ONCE: Final = 4
+_FAR_AHEAD_MS: Final = 24 * 3_600_000
+"""So far a clock may have been set back: what is told beyond is what damage made of it."""
 
 
 @dataclass(slots=True)
@@ -156,7 +159,7 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     if config.transient_store_pool_used:
         pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
         buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
-    store_timestamp = _last_store_timestamp(queues, batch_queues, log)
+    store_timestamp = max(_last_store_timestamp(queues, batch_queues, log), recovery.newest_timestamp)
     believable(checkpoint, store_timestamp, recovery.truncated_to)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
     return StoreParts(
@@ -256,9 +259,20 @@ def _recover(
         end_healing(paths)
     if end.offset > start or abort_found:
         checkpoint.confirm_phy_offset = max(end.offset, 0)
+    newest = max(recovery.newest_timestamp, _told_timestamp(config, checkpoint, confirmed, lost))
     return RecoveryResult(
-        abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined, lost.names
+        abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined, lost.names, newest
     )
+
+
+def _told_timestamp(
+    config: StoreConfig, checkpoint: CheckpointFields, confirmed: Confirmed | None, lost: LostState
+) -> int:
+    """Store time (ms) of the newest record as the last writer of ours told: it may be in no queue."""
+    told = checkpoint.physic_msg_timestamp if lost.same_writer else 0
+    if confirmed is not None and confirmed.durable_timestamp <= config.clock.now_ms() + _FAR_AHEAD_MS:
+        told = max(told, confirmed.durable_timestamp)
+    return told
 
 
 def _last_store_timestamp(queues: FileQueueTable, batch_queues: BatchQueueTable, log: CommitLogView) -> int:

@@ -133,10 +133,10 @@ BUGS: Final = (
         "the mark of an unclean stop goes before everything is durable",
         [
             Change(
-                "        self._flushing.flush_last(self._put.store_timestamp)\n",
+                "        self._flushing.flush_last()\n",
                 "        os_files.remove_file(self.paths.abort)\n"
                 "        os_files.sync_directory(self.path)\n"
-                "        self._flushing.flush_last(self._put.store_timestamp)\n",
+                "        self._flushing.flush_last()\n",
             )
         ],
         [f"{POWER}[async]"],

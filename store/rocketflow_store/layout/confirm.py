@@ -7,6 +7,7 @@
     32  8   mtime (ns) of the `abort` file the writer made
     40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
     48  8   one more than the offset from which on every record ends with a CRC of itself (enabledAppendPropCRC), or 0
+    56  8   store time (ms) of the last record in front of durable_offset, 0 where it was not told
 
 Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
 afterwards leaves another, a clean stop leaves none.
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
 
 _MAGIC: Final = b"RFCONF01"
-_LAYOUT: Final = struct.Struct("<8sqqqqqq")
+_LAYOUT: Final = struct.Struct("<8sqqqqqqq")
 _OFFSET: Final = struct.Struct("<q")
 _SIZE: Final = 64
 _CONFIRM_AT: Final = 8
 _DURABLE_AT: Final = 16
 _RECORD_CRC_AT: Final = 48
+_DURABLE_TIMESTAMP_AT: Final = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Confirmed:
     synced: bool = False
     record_crc_from: int = -1
     """Every record at or behind it ends with a CRC of itself; -1 where the writer gives none."""
+    durable_timestamp: int = 0
+    """Store time (ms) of the last record in front of `durable_offset`."""
 
     @property
     def synced_offset(self) -> int:
@@ -55,14 +59,21 @@ class ConfirmFile:
     """The writer's side."""
 
     def __init__(
-        self, paths: StorePaths, confirm_offset: int, durable_offset: int, *, synced: bool, record_crc: bool
+        self,
+        paths: StorePaths,
+        confirm_offset: int,
+        durable_offset: int,
+        *,
+        synced: bool,
+        record_crc: bool,
+        timestamp: int = 0,
     ) -> None:
         self._paths = paths
         self.gives_record_crc = record_crc
         """Whether every record of this writer ends with a CRC of itself."""
         mtime_ns = paths.abort.stat().st_mtime_ns
         flags = int(synced), confirm_offset + 1 if record_crc else 0
-        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
+        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags, timestamp)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         try:
@@ -82,8 +93,9 @@ class ConfirmFile:
         """Let readers see everything below `offset`."""
         _OFFSET.pack_into(self._map, _CONFIRM_AT, offset)
 
-    def durable(self, offset: int) -> None:
-        """Recovery may begin at `offset`: everything below was synced before this call."""
+    def durable(self, offset: int, timestamp: int) -> None:
+        """Recovery may begin at `offset`: everything below, stored until then (ms), was synced before this call."""
+        _OFFSET.pack_into(self._map, _DURABLE_TIMESTAMP_AT, timestamp)
         _OFFSET.pack_into(self._map, _DURABLE_AT, offset)
         os_files.sync_map(self._map, self._paths.confirm)
 
@@ -104,7 +116,7 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
         return None
     if len(raw) != _SIZE or not raw.startswith(_MAGIC):
         return None
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from = _LAYOUT.unpack_from(raw)
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from, timestamp = _LAYOUT.unpack_from(raw)
     if abort.st_mtime_ns != abort_mtime_ns:
         return None
-    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, crc_from - 1)
+    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, crc_from - 1, timestamp)

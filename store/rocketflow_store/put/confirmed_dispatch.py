@@ -37,7 +37,12 @@ class ConfirmedDispatch:
         self.confirm_offset = end
         """Up to where readers may see the log."""
         self.confirm_file = ConfirmFile(
-            parts.paths, end, end, synced=parts.sync_flush, record_crc=parts.config.append_prop_crc
+            parts.paths,
+            end,
+            end,
+            synced=parts.sync_flush,
+            record_crc=parts.config.append_prop_crc,
+            timestamp=parts.store_timestamp,
         )
         self.failure: BaseException | None = None
         """What the last call of `follow` failed with, None where it went well."""

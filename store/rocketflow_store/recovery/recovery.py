@@ -87,6 +87,8 @@ class RecoveryResult:
     quarantined: list[Quarantined] = field(default_factory=list)
     healed: tuple[str, ...] = ()
     """Queues and index that were made again from the log, and positions that were moved back."""
+    newest_timestamp: int = 0
+    """Store time (ms) of the newest record that was looked at, or of which the last writer told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class Recovery:
         self._queues, self._batch_queues = queues, batch_queues
         self._delay_levels_ms, self._check_crc = delay_levels_ms, check_crc
         self.quarantined: list[Quarantined] = []
+        self.newest_timestamp = 0
+        """Store time (ms) of the newest record that was dispatched."""
         self._settled = 0
         """The log below was synced, as far as there are files."""
         self._synced = 0
@@ -395,6 +399,7 @@ class Recovery:
                     if topic in self._deleted_topics:
                         rows.queue_of[rows.queue_of == code] = -1
                 waiting.append(rows)
+                self.newest_timestamp = max(self.newest_timestamp, int(rows.store_timestamps.max()))
                 if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
                     dispatcher.dispatch_all(waiting)
                     waiting = []

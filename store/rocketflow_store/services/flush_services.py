@@ -139,18 +139,18 @@ class FlushServices:
             self._fencing(self._write_checkpoint)
             if self._ends.moved:
                 self._fencing(self._write_ends)
-            self._fencing(lambda: dispatch.confirm_file.durable(target))
+            self._fencing(lambda: dispatch.confirm_file.durable(target, timestamp))
             self._frontier = target
 
-    def flush_last(self, store_timestamp: int) -> None:
-        """Make everything durable at the end: threads are stopped, nobody puts; the newest message is of that time."""
+    def flush_last(self) -> None:
+        """Make everything durable at the end: threads are stopped, nobody puts."""
         parts, checkpoint = self._parts, self._checkpoint
         parts.commit_log.commit()
         parts.flush.make_durable(parts.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
         self._dispatch.follow()
         parts.sync_everything()
         parts.queues.sync_directories()
-        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = store_timestamp
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = self._dispatch.dispatched_timestamp
         self._write_checkpoint()
 
     def _flush_log_to(self, offset: int) -> None:
