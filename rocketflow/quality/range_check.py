@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.errors import UsageError
 from rocketflow.quality.quality_job import spec_of
 from rocketflow.quality.suite import Action, load_suite
 
@@ -45,6 +46,8 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     from rocketflow_store import StoreReader
     from rocketflow_store.errors import UnknownTopicError
 
+    if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:
+        raise UsageError(f"--from-ms {check.from_ms} is behind --to-ms {check.to_ms}: no message is between them")
     suite = load_suite(check.suite)
     spec = spec_of(check.body_schema, check.body_format, {}, suite)
     for store in SourceOptions.parse(check.source_options(), streaming=False).stores:

@@ -27,6 +27,7 @@ _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column
 _OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})
 """Aggregates that leave nulls out: rows whose body could not be read do not count."""
 _PAIR_IN_SET: Final = "expect_column_pair_values_to_be_in_set"
+_JSON_SCHEMA: Final = "expect_column_values_to_match_json_schema"
 _NULLS: Final = "column_values.nonnull.unexpected_count"
 _NOTHING: Final = ("unexpected_index_list", "unexpected_index_query")
 
@@ -142,8 +143,13 @@ class _Planner:
         from pyspark.sql import functions as F  # noqa: N812
 
         engine = self.plan.engine
-        if check.source.type == _PAIR_IN_SET and check.source.kwargs.get("row_condition"):
+        given = check.source.kwargs
+        if check.source.type == _PAIR_IN_SET and given.get("row_condition"):
             raise _Refused("Great Expectations counts the rows outside of its row_condition too")
+        if isinstance(given.get("value_set"), list) and None in given["value_set"]:
+            raise _Refused(
+                "value_set holds null, with which every value would pass; nulls are not looked at: take it out"
+            )
         needed = engine.needed(check.gx)
         if check.kind is Kind.SQL:
             metric = needed["unexpected_rows_query.row_count"]
@@ -165,6 +171,8 @@ class _Planner:
             elif name in counted:
                 condition, *domain = engine.related(metric, name.removesuffix("unexpected_count") + "condition")
                 within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself puts them together
+                if check.source.type == _JSON_SCHEMA and name != _NULLS:
+                    condition = _breaks_json_schema(given["column"], given["json_schema"])
                 if check.kind is Kind.UNIQUE and name != _NULLS:
                     number = self._counter(within, metric.id, check, check.columns)
                 else:
@@ -278,6 +286,23 @@ def _gx_expectation(source: SuiteExpectation) -> Any:
 
 def _both(left: Column | None, right: Column) -> Column:
     return right if left is None else left & right
+
+
+def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
+    """Whether a value does not match; GX's own condition ends the query at a value that is no JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def breaks(value: str | None) -> bool:
+        import json
+
+        from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+
+        try:
+            return value is not None and not validator_for(json_schema)(json_schema).is_valid(json.loads(value))
+        except ValueError:
+            return True
+
+    return F.udf(lambda value: breaks(value), "boolean")(F.col(f"`{column.replace('`', '``')}`"))
 
 
 def _first_line(error: BaseException) -> str:

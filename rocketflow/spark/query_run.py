@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 AVAILABLE_NOW: Final = "available-now"
 """The trigger of a job that ends when it has read what is there; every other one is an interval."""
 _POLL_S: Final = 0.25
-_INTERVAL: Final = re.compile(r"\s*(interval\s+)?(\d+(\.\d+)?\s*[a-z]+\s*)+", re.ASCII | re.IGNORECASE)
+_INTERVAL: Final = re.compile(
+    r"\s*(interval\s+)?(\d+(\.\d+)?\s*(week|day|hour|minute|(milli|micro)?second)s?\s*)+", re.ASCII | re.IGNORECASE
+)
 
 
 def check_trigger(trigger: str) -> None:

@@ -136,6 +136,18 @@ def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_p
     assert found["success"] is False
 
 
+@pytest.mark.spark
+def test_a_value_that_is_no_json_breaks_every_json_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """Great Expectations' own condition ends the query there: no later batch would ever be reached."""
+    bodies: list[Any] = [{"s": one} for one in ('{"a": 1}', "abc", '{"a": "x"}', None, "[")]
+    fill(tmp_path / "store", "data", bodies, queues=1)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    rule = ("expect_column_values_to_match_json_schema", {"column": "s", "json_schema": schema})
+    file = write_suite(tmp_path / "suite.json", rule, schema="s string")
+    found = check_range(spark, RangeCheck(str(tmp_path / "store"), "data", file))
+    assert found["expectations"][0]["unexpected"] == 3
+
+
 @pytest.mark.parametrize(
     ("query", "condition"),
     [

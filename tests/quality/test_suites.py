@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketflow.cli.app import run
+from rocketflow.errors import UsageError
 from rocketflow.quality.body_schema import BodySpec, body_spec
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
 from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.profile import Draft, draft_suite
+from rocketflow.quality.range_check import RangeCheck, preflight
 from rocketflow.quality.suite import Action, load_suite
 from rocketflow_store import Message, MessageStore
 from tests.quality.topics import fill, suite, suite_json
@@ -99,6 +101,7 @@ def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> Non
         (between, {"column": "delay", "min_value": 0, "foo": 1}, "foo: extra fields"),
         (between, {"column": "s", "min_value": 3}, "cannot be computed on column of type StringType"),
         ("expect_column_values_to_be_in_set", {"column": "i", "value_set": ["a"]}, "CAST_INVALID_INPUT"),
+        ("expect_column_values_to_be_in_set", {"column": "i", "value_set": [1, None]}, "value_set holds null"),
         ("expect_column_values_to_match_regex", {"column": "s", "regex": "("}, "Unclosed group"),
         ("expect_column_values_to_be_increasing", {"column": "i"}, "have no order"),
         ("unexpected_rows_expectation", {"unexpected_rows_query": query + "nowhere > 1"}, "UNRESOLVED_COLUMN"),
@@ -265,3 +268,10 @@ def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.
     assert run(["quality", "check", str(store), "--topic", "other", "--suite", str(file)]) == 2
     assert run(["quality", "docs", str(store), "--to", str(tmp_path / "site")]) == 2
     assert not (tmp_path / "cp").exists()
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    """A gate whose bounds were swapped would check nothing, and open."""
+    check = RangeCheck(str(tmp_path), "t", "suite.json", from_ms=2, to_ms=1)
+    with pytest.raises(UsageError, match="--from-ms 2 is behind --to-ms 1"):
+        preflight(check)

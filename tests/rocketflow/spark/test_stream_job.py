@@ -93,6 +93,8 @@ def test_what_is_wrong_is_found_before_a_jvm_starts(
     for more, told in (
         (["--subscribe", "oders"], "no topic oders in the store (did you mean orders?)"),
         (["--subscribe", "orders", "--trigger", "sometimes"], "--trigger 'sometimes': available-now, or an interval"),
+        (["--subscribe", "orders", "--trigger", "5 parsecs"], "--trigger '5 parsecs': available-now, or an interval"),
+        (["--subscribe", "orders", "--sink", "a=/tmp/a,b=/tmp/b"], "a sink writes to one store: give its directory"),
     ):
         assert main([*words, *more]) == 2
         assert told in capsys.readouterr().err
