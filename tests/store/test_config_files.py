@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketflow_store import Message, MessageStore
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config_files import (
     ConfigFileError,
@@ -351,3 +352,17 @@ def test_delay_offsets_merge(tmp_path: Path) -> None:
     file.commit({2: 41, 3: 1})
     assert DelayOffsetsFile(tmp_path).offsets() == {1: 43, 2: 41, 3: 1}
     assert file.get(9) is None
+
+
+@pytest.mark.parametrize("name", ["a@g.1", "a@my group", "a@", "%LMQ%x/y@g", "a@g@broadcast"])
+def test_a_position_behind_the_end_is_moved_back_whatever_its_name_is(tmp_path: Path, name: str) -> None:
+    """RocketMQ keeps what it was given: no name in the file may keep the store from opening."""
+    path = tmp_path / "s"
+    with MessageStore.open(path) as store:
+        store.put_message(Message("a", b"x", queue_id=0))
+    file = path / "config" / "consumerOffset.json"
+    file.write_text(json.dumps({"offsetTable": {name: {"0": 5}}}))
+    with MessageStore.open(path) as store:
+        assert store.put_message(Message("a", b"x", queue_id=0)).queue_offset == 1
+    expected = 5 if name.startswith("%LMQ%") else 1
+    assert json.loads(file.read_text())["offsetTable"] == {name: {"0": expected}}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.errors import StoreError
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.index.index_service import IndexService, next_name
 from rocketflow_store.java_compat import index_hash
 from tests.reliability.disk_layer import Failing
 
@@ -193,3 +195,21 @@ def test_a_file_that_cannot_be_read_for_a_moment_leaves_no_guess(tmp_path: Path)
     else:
         pytest.fail("the file was read more often than this looks at")
     assert failed
+
+
+def test_names_rise_in_the_hour_that_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocketMQ names index files by the local time; they are read in the order of their names."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        first = int(datetime(2026, 10, 25, 0, 58, 59, 999_000, UTC).timestamp() * 1000)  # 02:58:59.999, summer time
+        last = next_name(first, None)
+        assert last == "20261025025859999"
+        for expected in ("20261025025900000", "20261025025900001"):
+            last = next_name(first + 120_000, last)  # 02:00:59.999 again
+            assert last == expected
+        assert next_name(first + 2 * 3_600_000, last) == "20261025035859999"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert next_name(0, "99999999999999999") == "100000000000000000"

@@ -28,6 +28,7 @@ from rocketflow_store.sink.sink_commit import (
     CommitStatus,
     SinkBatch,
     SupersededRunError,
+    check_sink_id,
     commit_batch,
     newest_run,
     register_run,
@@ -316,3 +317,10 @@ def test_a_publication_that_was_interrupted_fences(tmp_path: Path, rows: str, mo
     there = keys(path)
     assert max(there.values()) == (3 if rows == "append_batch" else 1)
     assert verify_store(path).findings == []
+
+
+@pytest.mark.parametrize("sink_id", ["@" * 120, ":" * 120, "a.b-c_d" * 17])
+def test_every_sink_id_has_a_directory(tmp_path: Path, sink_id: str) -> None:
+    staging = tmp_path / "staging"
+    assert register_run(staging, check_sink_id(sink_id), "run", 0) == 1
+    assert registered_run(staging, sink_id, "run") == 1

@@ -47,16 +47,17 @@ class ConsumerOffsetsFile(JsonConfigFile):
         self.commit_all({(topic, group): offsets})
 
     def commit_all(self, table: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
-        """`commit` for several (topic, group) in one write."""
-        for (topic, group), offsets in table.items():
-            validate_topic(topic)
-            for part in group.split(SEPARATOR):
-                validate_group(part)
-            for queue_id, offset in offsets.items():
-                if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
-                    raise StoreConfigError(f"{topic}{SEPARATOR}{group}", {queue_id: offset}, "must not be negative")
+        """`commit` for several (topic, group) in one write; StoreConfigError for new ones with impossible names."""
         with self._guard:
             self._refresh()
+            for (topic, group), offsets in table.items():
+                if (topic, group) not in self._offsets:
+                    validate_topic(topic)
+                    for part in group.split(SEPARATOR):
+                        validate_group(part)
+                for queue_id, offset in offsets.items():
+                    if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
+                        raise StoreConfigError(f"{topic}{SEPARATOR}{group}", {queue_id: offset}, "must not be negative")
             merged = dict(self._offsets)
             for key, offsets in table.items():
                 merged[key] = {**merged.get(key, {}), **offsets}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -242,25 +242,21 @@ def has_key(message: MessageExt, key: str) -> bool:
 
 def next_name(moment_ms: int, last: str | None) -> str:
     """The name of a file made at a moment, behind the `last` one: names rise, also where the clock was set back."""
-    if last is not None:
-        moment_ms = max(moment_ms, _moment_of(last) + 1)
-    while True:
-        name = datetime.fromtimestamp(moment_ms / 1000, UTC).astimezone().strftime("%Y%m%d%H%M%S")
-        name += f"{moment_ms % 1000:03d}"
-        if last is None or name > last:
-            return name
-        moment_ms += 1
+    name = _name_of(datetime.fromtimestamp(moment_ms // 1000, UTC).astimezone(), moment_ms % 1000)
+    if last is None or name > last:
+        return name
+    try:
+        at = datetime.strptime(last[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S")
+    except ValueError:
+        return str(int(last) + 1)
+    seconds, millis = divmod(int(last[_NAME_DIGITS - 3 : _NAME_DIGITS]) + 1, 1000)
+    return _name_of(at + timedelta(seconds=seconds), millis)
+
+
+def _name_of(at: datetime, millis: int) -> str:
+    return f"{at:%Y%m%d%H%M%S}{millis:03d}"
 
 
 def is_index_name(name: str) -> bool:
     """Whether a file may be an index file."""
     return name.isdigit() and len(name) >= _NAME_DIGITS
-
-
-def _moment_of(name: str) -> int:
-    """The time (ms) in the name of an index file, 0 where it is none."""
-    try:
-        at = datetime.strptime(name[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S").astimezone()
-    except ValueError:
-        return 0
-    return int(at.timestamp()) * 1000 + int(name[_NAME_DIGITS - 3 : _NAME_DIGITS])

@@ -28,7 +28,7 @@ from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.remembered_commits import remembered_commit
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all
+from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, sink_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -279,7 +279,7 @@ def _replayed(batch: SinkBatch, last: CommitEnvelope, replay_mismatch: str) -> C
 
 
 def _runs_directory(staging: Path, sink_id: str) -> Path:
-    return staging / quote(sink_id, safe="") / "runs"
+    return sink_directory(staging, sink_id) / "runs"
 
 
 def registered_run(staging: Path, sink_id: str, run_id: str) -> int | None:
@@ -343,7 +343,7 @@ def _give_way(claim: Path, directory: Path, number: int) -> None:
 
 def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
     """Delete what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
-    home = staging / quote(sink_id, safe="")
+    home = sink_directory(staging, sink_id)
     for entry in _entries(home):
         if entry.name.isdigit() and int(entry.name) <= batch_id:
             os_files.remove_tree(entry)

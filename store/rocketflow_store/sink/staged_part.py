@@ -73,9 +73,14 @@ class StagedPart:
             os_files.remove_file(Path(self.path))
 
 
+def sink_directory(staging: Path, sink_id: str) -> Path:
+    """What is kept for one sink besides the log; a name of at most as many characters as the id has."""
+    return staging / quote(sink_id, safe=":@")
+
+
 def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
     """Where the parts of one batch are staged."""
-    return staging / quote(sink_id, safe="") / f"{batch_id:012d}"
+    return sink_directory(staging, sink_id) / f"{batch_id:012d}"
 
 
 class _Spill(io.RawIOBase):
