@@ -36,7 +36,7 @@ INLINE_BYTES = 3000
 def staged_files(staging: Path) -> list[str]:
     """All parts, whole or half written, that lie in the staging directory."""
     found = (one.relative_to(staging) for one in staging.rglob("*") if one.is_file())
-    return sorted(str(one) for one in found if one.parts[1] != "runs")
+    return sorted(str(one) for one in found if one.parts[1] not in ("runs", "last"))
 
 
 def jvm_pid() -> int:

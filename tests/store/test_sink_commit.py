@@ -24,17 +24,21 @@ from rocketflow_store.log import chunk_append
 from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.results import AppendBatchResult
 from rocketflow_store.sink import sink_commit, spare_parts
+from rocketflow_store.sink.commit_copy import copy_of
+from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import (
     CommitStatus,
     SinkBatch,
     SupersededRunError,
     check_sink_id,
     commit_batch,
+    last_commit,
     newest_run,
     register_run,
     registered_run,
 )
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
+from tests.store.damage import flip
 
 SMALL = {
     "mapped_file_size_commit_log": 256 << 10,
@@ -168,7 +172,7 @@ def test_a_single_batch_keeps_no_files(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", StoreConfig(**SMALL)) as store:
         staged = part(batch_directory(store.paths.staging, "sink", 0), 0, 100, store.config)
         commit_batch(store, batch([staged]))
-        assert [one.name for one in (store.paths.staging / "sink").iterdir()] == []
+        assert [one.name for one in (store.paths.staging / "sink").iterdir()] == ["last"]
         assert not (tmp_path / "s" / "rocketflow" / "spare").exists()
 
 
@@ -324,3 +328,28 @@ def test_every_sink_id_has_a_directory(tmp_path: Path, sink_id: str) -> None:
     staging = tmp_path / "staging"
     assert register_run(staging, check_sink_id(sink_id), "run", 0) == 1
     assert registered_run(staging, sink_id, "run") == 1
+
+
+def test_a_damaged_envelope_does_not_let_its_batch_come_again(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:
+        for number in range(2):
+            places = [commit_batch(store, batch([part(tmp_path, 100 * number, 100, StoreConfig())], number))]
+            progress = commit_progress(
+                store, ProgressBatch("bridge", "run", last_commit(store, "bridge"), {"next": 10 * number})
+            )
+    for place in (places[0].begin_offset, progress.begin_offset):
+        base = place - place % int(SMALL["mapped_file_size_commit_log"])  # type: ignore[call-overload]
+        flip(path / "commitlog" / f"{base:020d}", place - base + 120)
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:
+        again = commit_batch(store, batch([part(tmp_path, 100, 100, StoreConfig())], 1))
+        assert (again.status, again.rows) == (CommitStatus.REPLAYED, 100)
+        known = last_commit(store, "bridge")
+        assert known is not None
+        assert known.progress == {"next": 10}
+        commit_progress(store, ProgressBatch("bridge", "run", known, {"next": 20}))
+    assert keys(path) == Counter(f"m{number}" for number in range(200))
+    for copy in (path / "rocketflow" / "staging").glob("*/last"):
+        copy.write_bytes(copy.read_bytes()[:-1])
+        with StoreReader(path) as reader:
+            assert copy_of(reader.paths, copy.parent.name, places[0].begin_offset) is None

@@ -27,6 +27,7 @@ from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.sink import spare_parts
+from rocketflow_store.sink.commit_copy import copy_of, leave_copy
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, sink_directory
 
@@ -144,9 +145,9 @@ def commit_places(store: CommitLogReads, sink_id: str) -> Iterator[int]:
 
 
 def commit_at(store: CommitLogReads, phy_offset: int, sink_id: str) -> CommitEnvelope | None:
-    """The envelope at one of the `commit_places`; None for another sink's and for a damaged one."""
+    """The envelope at one of the `commit_places`; None for another sink's, and for a damaged one without a copy."""
     message = store.look_message_by_offset(phy_offset)
-    envelope = envelope_of(message) if message is not None else None
+    envelope = envelope_of(message) if message is not None else copy_of(store.paths, sink_id, phy_offset)
     return envelope if envelope is not None and envelope.sink_id == sink_id else None
 
 
@@ -218,7 +219,10 @@ def append_with_envelope(
         placed = replace(envelope, begin_offset=begin_offset, end_offset=end_offset)
         return commit_record_fields(store.config, placed.encode(), properties, 0)
 
-    return store.append_commit(fields, chunks, check)
+    result = store.append_commit(fields, chunks, check)
+    begin, end = result.first_phy_offset, result.next_phy_offset
+    leave_copy(store.paths, replace(envelope, begin_offset=begin, end_offset=end))
+    return result
 
 
 def commit_nothing(
