@@ -353,14 +353,17 @@ class StoreLife(RuleBasedStateMachine):
             kept_from = max([kept_from, *(one.end for one in self.whole_commits if one.begin < kept_from)])
         place = max(self.end - torn, kept_from)
         for one in self.messages:
-            if one.phy_offset < place < one.end and not self.is_committed(
-                one
-            ):  # recovery does not notice zeros in properties alone
+            # recovery does not notice zeros in properties alone, of a commit's rows neither unless they have CRCs
+            if one.phy_offset < place < one.end and not (self.gives_crc and self.is_committed(one)):
                 place = min(place, one.phy_offset + PROPERTIES_AT + len(one.row.body) + len(one.row.topic))
         self.tear(place)
         self.open()
         assert self.store.recovery.abort_found
         assert self.store.recovery.truncated_to == self.end
+
+    @property
+    def gives_crc(self) -> bool:
+        return bool(self.config.enabled_append_prop_crc)
 
     def is_committed(self, message: Stored) -> bool:
         return any(one.begin <= message.phy_offset < one.end for one in self.whole_commits)
