@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +13,13 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.config import StorePaths
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.message import MessageBatch
 from tests.apache.judge import ApacheStore, read_ours
+from tests.reliability.trials import ROOT, environment
 
 pytestmark = pytest.mark.apache
 
@@ -108,3 +113,16 @@ def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object)
     with MessageStore.open(path) as store:
         store.put_message(Message("orders", b"x", keys=["k7"], queue_id=0))
     check_and_append(apache, path)
+
+
+def test_apache_that_opened_a_killed_store_is_noticed(apache: ApacheStore, tmp_path: Path) -> None:
+    """What our writer confirmed holds until another one opens the directory: 4.9 leaves `abort` as it is."""
+    path = tmp_path / "s"
+    code = (
+        "import os; from rocketflow_store import *; from tests.apache.test_apache_reads_ours import SIZES\n"
+        f"MessageStore.open({str(path)!r}, SIZES).put_message(Message('orders', b'x', queue_id=0)); os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False)
+    assert read_confirm(StorePaths(path)) is not None
+    assert len(apache.read_each([path], SIZES, [("orders", 0)])[path] or ()) == 1
+    assert read_confirm(StorePaths(path)) is None

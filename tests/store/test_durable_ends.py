@@ -17,6 +17,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreReader, message_store
 from rocketflow_store.config import StorePaths
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.durable_ends import DurableEnds
 from tests.reliability.trials import ROOT, environment
 from tests.store.damage import CONFIG
@@ -161,3 +162,25 @@ def test_ends_are_believed_of_the_last_writer_alone(tmp_path: Path) -> None:
     assert DurableEnds.load(paths) is None
     with StoreReader(path) as reader:
         assert reader.bounds("a", 0) == (0, COUNT)
+
+
+def test_a_broker_of_4_9_that_took_over_is_noticed(tmp_path: Path) -> None:
+    """It leaves the `abort` that it finds as it is, and writes to `lock`: what it stored is neither hidden nor cut."""
+    path, before = tmp_path / "s", tmp_path / "before"
+    killed(path)
+    shutil.copytree(path / "rocketflow", before)
+    stamp = (path / "abort").stat()
+    killed(path)  # stands in for the broker
+    shutil.rmtree(path / "rocketflow")
+    shutil.copytree(before, path / "rocketflow")
+    os.utime(path / "abort", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    with StoreReader(path) as reader:
+        assert reader.bounds("a", 0) == (0, COUNT)
+    (path / "lock").write_bytes(b"lock")
+    with StoreReader(path) as reader:
+        assert reader.bounds("a", 0) == (0, 2 * COUNT)
+    with MessageStore.open(path, CONFIG) as store:
+        assert store.bounds("a", 0) == (0, 2 * COUNT)
+        assert store.put_message(Message("a", b"x", queue_id=0)).queue_offset == 2 * COUNT
+        assert read_confirm(store.paths) is not None
+    assert verify_store(path).findings == []

@@ -51,6 +51,7 @@ class DirectoryLock:
             try:
                 if disk.fstat(self._fd).st_size == 0:
                     disk.pwrite(self._fd, b"lock", 0)
+                    disk.utime(path, (0, 0))  # its time tells when a broker of RocketMQ wrote to it
             except OSError as error:
                 disk.close(self._fd)
                 raise access_error(path, error) from error

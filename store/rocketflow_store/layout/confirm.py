@@ -9,8 +9,9 @@
     48  8   one more than the offset from which on every record ends with a CRC of itself (enabledAppendPropCRC), or 0
     56  8   store time (ms) of the last record in front of durable_offset, 0 where it was not told
 
-Integers are little-endian. The file is believed only while `abort` is the very one its writer made: a broker that ran
-afterwards leaves another, a clean stop leaves none.
+Integers are little-endian. The file is believed only while `abort` is the very one its writer made, and `lock` is not
+newer: a broker that ran afterwards leaves another `abort` (5.x), or has written to `lock` alone (4.9 keeps an `abort`
+that is there); a clean stop leaves no `abort`. `DirectoryLock` gives a `lock` that it makes no time.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
     try:
         raw = os_files.read_file(paths.confirm)
         abort = paths.abort.stat()
+        if paths.lock.exists() and paths.lock.stat().st_mtime_ns > abort.st_mtime_ns:
+            return None
     except OSError:
         return None
     if len(raw) != _SIZE or not raw.startswith(_MAGIC):
