@@ -26,8 +26,9 @@ _ANNOTATIONS: Final = frozenset(
 class BodySpec:
     """How a body is read: `ddl` are its fields, `options` the parser's.
 
-    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. With `closed` a
-    body may have no other fields than those of the schema.
+    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. `strings` are
+    those that it wants to be strings, outside of arrays: Spark's parser makes one of any value. With `closed` a body
+    may have no other fields than those of the schema.
     """
 
     format: str
@@ -35,6 +36,7 @@ class BodySpec:
     required: tuple[tuple[str, ...], ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     closed: bool = False
+    strings: tuple[tuple[str, ...], ...] = ()
 
 
 def body_spec(schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None) -> BodySpec:
@@ -55,18 +57,14 @@ def body_spec(schema: str | None, body_format: str | None = None, options: dict[
         return BodySpec("text", line)
     if not schema:
         raise BodySchemaError(f"--body-format {chosen} needs --body-schema, e.g. 'carrier string, delay int'")
-    ddl: str = schema
-    required: tuple[tuple[str, ...], ...] = ()
-    closed = False
     if schema.endswith(".json") or os.path.isfile(schema):
         if chosen != "json":
             raise BodySchemaError(f"--body-schema {schema}: a JSON Schema describes bodies of format json")
-        ddl, required, closed = _of_json_schema(Path(schema))
-    return BodySpec(chosen, ddl, required, dict(options or {}), closed)
+        return _of_json_schema(Path(schema), dict(options or {}))
+    return BodySpec(chosen, schema, options=dict(options or {}))
 
 
-def _of_json_schema(path: Path) -> tuple[str, tuple[tuple[str, ...], ...], bool]:
-    """DDL, required fields, and whether there may be no others."""
+def _of_json_schema(path: Path, options: dict[str, str]) -> BodySpec:
     try:
         raw = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -78,8 +76,18 @@ def _of_json_schema(path: Path) -> tuple[str, tuple[tuple[str, ...], ...], bool]
     required = tuple(_required(raw, (), problems)) if not problems else ()
     if problems:
         raise BodySchemaError(f"--body-schema {path}: " + "; ".join(problems))
+    ddl = ", ".join(f"{name} {kind}" for name, kind in fields)
     closed = raw.get("additionalProperties") is False
-    return ", ".join(f"{name} {kind}" for name, kind in fields), required, closed
+    return BodySpec("json", ddl, required, options, closed, tuple(_strings(raw, ())))
+
+
+def _strings(schema: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Paths of the fields that have to be strings, outside of arrays."""
+    for name, one in schema["properties"].items():
+        if _one_type(one) == "object":
+            yield from _strings(one, (*where, name))
+        elif _one_type(one) == "string":
+            yield (*where, name)
 
 
 def _required(schema: dict[str, Any], where: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:

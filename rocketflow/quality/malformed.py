@@ -22,6 +22,7 @@ class BodyReasons:
     required: tuple[tuple[str, ...], ...] = ()
     separator: str = ","
     closed: bool = False
+    strings: tuple[tuple[str, ...], ...] = ()
 
     def why(self, body: bytes) -> str:
         """One line of at most 200 characters, whatever the body is."""
@@ -58,6 +59,10 @@ class BodyReasons:
         for name, kind in self.fields:
             if value.get(name) is not None and not _fits(value[name], kind):
                 return f"field {name} is no {kind}: {_short(value[name])}"
+        for path in self.strings:
+            found = _at(value, path)
+            if found is not None and not isinstance(found, str):
+                return f"field {'.'.join(path)} is no string: {_short(found)}"
         return _UNREADABLE
 
     def _csv(self, text: str) -> str:
@@ -82,6 +87,14 @@ def _lacks(value: dict[str, Any], path: tuple[str, ...]) -> bool:
         if not isinstance(holder, dict):
             return False
     return holder.get(path[-1]) is None
+
+
+def _at(value: dict[str, Any], path: tuple[str, ...]) -> Any:
+    """The field at `path`, None where it, or what should hold it, is not there."""
+    found: Any = value
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -51,7 +51,7 @@ def body_type(spec: BodySpec) -> StructType:
 def reasons(spec: BodySpec) -> BodyReasons:
     """What tells why a body was refused."""
     fields = tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields)
-    return BodyReasons(spec.format, fields, spec.required, _separator(spec), spec.closed)
+    return BodyReasons(spec.format, fields, spec.required, _separator(spec), spec.closed, spec.strings)
 
 
 def _separator(spec: BodySpec) -> str:
@@ -152,4 +152,10 @@ def _readable(spec: BodySpec) -> Column:
     if spec.closed:
         names = F.array(*[F.lit(one.name) for one in body_type(spec).fields])
         fine = fine & (F.size(F.array_except(F.json_object_keys(text), names)) == 0)
+    if spec.strings:
+        parsed = F.try_parse_json(text)
+        for path in spec.strings:
+            place = "$" + "".join(f'["{name}"]' if "'" in name else f"['{name}']" for name in path)
+            kind = F.schema_of_variant(F.try_variant_get(parsed, place, "variant"))
+            fine = fine & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
     return F.coalesce(fine, F.lit(False))

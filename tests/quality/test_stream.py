@@ -238,6 +238,23 @@ def test_bodies_that_a_parser_would_half_read(spark: SparkSession, tmp_path: Pat
     assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
 
 
+def test_strings_of_a_json_schema_are_strings(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's parser makes one of any value; who gave a DDL asked for that."""
+    inner = {"type": "object", "properties": {"k's": {"type": ["string", "null"]}}}
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({"type": "object", "properties": {"s": {"type": "string"}, "in": inner}}))
+    bad = [b'{"s":1}', b'{"s":{"a":1}}', b'{"s":["a"]}', b'{"s":true}', b'{"s":"x","in":{"k\'s":5}}']
+    good = [b'{"s":"1"}', b'{"s":null}', b"{}", b'{"s":"x","in":{"k\'s":"5"}}', b'{"s":"x","in":null}']
+    fill(tmp_path / "store", "data", [*bad, *good], 1)
+    suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
+    told = _run(spark, _job(tmp_path, suite, body_schema=str(schema)))
+    assert (told.good, told.malformed) == (len(good), len(bad))
+    assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
+    reasons = [dict(one["properties"])["QUALITY_REASON"] for one in rows_of(tmp_path / "store", "bad", ["properties"])]
+    assert ["is no string" in one for one in reasons] == [True] * len(bad)
+    assert "field in.k's is no string: 5" in reasons[-1]
+
+
 def test_a_row_that_breaks_more_than_a_record_can_tell(spark: SparkSession, tmp_path: Path) -> None:
     names = "abcdefghij"
     fill(tmp_path / "store", "data", [json.dumps(dict.fromkeys(names, "漢" * 64)).encode()], 1)

@@ -135,7 +135,7 @@ def test_json_schema_files(tmp_path: Path) -> None:
     }
     file.write_text(json.dumps(schema))
     ddl = "`carrier` string, `delay` bigint, `when` timestamp, `legs` array<struct<`a`: double, `b`: boolean>>"
-    assert body_spec(str(file)) == BodySpec("json", ddl, (("carrier",),))
+    assert body_spec(str(file)) == BodySpec("json", ddl, (("carrier",),), strings=(("carrier",), ("when",)))
     schema["properties"]["delay"]["minimum"] = 0  # type: ignore[index]
     file.write_text(json.dumps(schema))
     with pytest.raises(BodySchemaError, match="delay: minimum is a check, not a type; write it as an expectation"):
