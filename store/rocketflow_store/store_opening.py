@@ -259,9 +259,22 @@ def _recover(
         end_healing(paths)
     if end.offset > start or abort_found:
         checkpoint.confirm_phy_offset = max(end.offset, 0)
-    newest = max(recovery.newest_timestamp, _told_timestamp(config, checkpoint, confirmed, lost))
+    told = _told_timestamp(config, checkpoint, confirmed, lost)
+    known_end = max(
+        lost.record.end_phy_offset if lost.record is not None else 0,
+        confirmed.durable_offset if confirmed is not None else 0,
+    )
     return RecoveryResult(
-        abort_found, start, truncated_from, truncated_to, dispatched, 0.0, recovery.quarantined, lost.names, newest
+        abort_found,
+        start,
+        truncated_from,
+        truncated_to,
+        dispatched,
+        0.0,
+        recovery.quarantined,
+        lost.names,
+        max(recovery.newest_timestamp, told if end.offset >= known_end else 0),
+        told,
     )
 
 

@@ -72,6 +72,7 @@ class ConfirmFile:
         self._paths = paths
         self.gives_record_crc = record_crc
         """Whether every record of this writer ends with a CRC of itself."""
+        self._timestamp = timestamp
         mtime_ns = paths.abort.stat().st_mtime_ns
         flags = int(synced), confirm_offset + 1 if record_crc else 0
         fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags, timestamp)
@@ -96,7 +97,7 @@ class ConfirmFile:
 
     def durable(self, offset: int, timestamp: int) -> None:
         """Recovery may begin at `offset`: everything below, stored until then (ms), was synced before this call."""
-        _OFFSET.pack_into(self._map, _DURABLE_TIMESTAMP_AT, timestamp)
+        _OFFSET.pack_into(self._map, _DURABLE_TIMESTAMP_AT, max(timestamp, self._timestamp))
         _OFFSET.pack_into(self._map, _DURABLE_AT, offset)
         os_files.sync_map(self._map, self._paths.confirm)
 

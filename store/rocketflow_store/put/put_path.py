@@ -100,8 +100,8 @@ class PutPath:
         self._closed = False
         self.next_queue: dict[str, int] = {}
         """Which queue of a topic is next in turn."""
-        self.store_timestamp = parts.store_timestamp
-        """That of the newest record (ms)."""
+        self.store_timestamp = max(parts.store_timestamp, parts.recovery.told_timestamp)
+        """That of the newest record (ms), or of one that is gone."""
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
         """Refuse timer messages of a tick (ms) that has too many by this count; None ends that."""

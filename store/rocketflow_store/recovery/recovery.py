@@ -88,7 +88,9 @@ class RecoveryResult:
     healed: tuple[str, ...] = ()
     """Queues and index that were made again from the log, and positions that were moved back."""
     newest_timestamp: int = 0
-    """Store time (ms) of the newest record that was looked at, or of which the last writer told."""
+    """Store time (ms) of the newest record that was looked at, or of which the last writer told and that is there."""
+    told_timestamp: int = 0
+    """As the last writer told, though the record may be gone: no later one may fall behind it."""
 
 
 @dataclass(frozen=True, slots=True)
