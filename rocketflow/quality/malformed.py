@@ -81,12 +81,8 @@ class BodyReasons:
 
 def _lacks(value: dict[str, Any], path: tuple[str, ...]) -> bool:
     """Whether the object that holds the field at `path` is there, and the field is not."""
-    holder: Any = value
-    for name in path[:-1]:
-        holder = holder.get(name)
-        if not isinstance(holder, dict):
-            return False
-    return holder.get(path[-1]) is None
+    holder = _at(value, path[:-1])
+    return isinstance(holder, dict) and holder.get(path[-1]) is None
 
 
 def _at(value: dict[str, Any], path: tuple[str, ...]) -> Any:

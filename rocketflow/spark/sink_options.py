@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
-from rocketflow.spark.options import local_path, parse_stores
+from rocketflow.spark.options import parse_stores
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.message_encoder import check_send_topic
@@ -76,7 +76,8 @@ class SinkOptions:
         path = values.text("path")
         if path is None:
             raise OptionError("path", "option path is required: the store directory to write to")
-        if len(parse_stores(path)) > 1 or parse_stores(path)[0].name:
+        store, *more = parse_stores(path)
+        if more or store.name:
             raise OptionError("path", f"option path={path!r}: a sink writes to one store: give its directory")
         topic = values.text("topic")
         try:
@@ -92,7 +93,7 @@ class SinkOptions:
         except MessageRejectedError as error:
             raise OptionError("topic", f"option topic={topic!r}: {error.why}") from error
         return cls(
-            path=local_path(path),
+            path=store.path,
             topic=topic,
             sink_id=sink_id,
             txn_id=txn_id,

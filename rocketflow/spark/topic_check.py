@@ -41,8 +41,9 @@ def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
     there: set[QueueKey] = set()
     for location in source.stores:
         with StoreReader(location.path) as reader:
-            listed = ConfigFiles(reader.paths.config).topics.topics()
-            there |= {QueueKey(location.name, topic, 0) for topic in {*reader.topics(), *listed}}
+            if ends_by_itself:
+                listed = ConfigFiles(reader.paths.config).topics.topics()
+                there |= {QueueKey(location.name, topic, 0) for topic in {*reader.topics(), *listed}}
     if not ends_by_itself:
         return
     known = {name for key in there for name in (key.topic, key.qualified_topic)}

@@ -84,6 +84,11 @@ class StoreParts:
         """Whether a message counts only once it is synced."""
         return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
+    @property
+    def least_timestamp(self) -> int:
+        """Store time (ms) that no later record may fall behind: the newest one's, though it may be gone."""
+        return max(self.store_timestamp, self.recovery.told_timestamp)
+
     def sync_everything(self) -> None:
         """Make the newest log files, every queue and the index durable."""
         for mapped in self.files.files[-2:]:

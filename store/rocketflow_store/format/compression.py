@@ -19,9 +19,9 @@ _ZSTD_TYPE: Final = 2
 
 def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_DECOMPRESSED_SIZE) -> bytes:
     """The body that `stored` holds, by the compression type in `sys_flag`; never more than `limit` bytes."""
-    kind = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
     if not len(stored):  # RocketMQ decompresses what there is
         return b""
+    kind = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
     if kind in _ZLIB_TYPES:
         return _bounded(_zlib, "zlib", stored, limit)
     if kind == _LZ4_TYPE:

@@ -42,7 +42,7 @@ class ConfirmedDispatch:
             end,
             synced=parts.sync_flush,
             record_crc=parts.config.append_prop_crc,
-            timestamp=max(parts.store_timestamp, parts.recovery.told_timestamp),
+            timestamp=parts.least_timestamp,
         )
         self.failure: BaseException | None = None
         """What the last call of `follow` failed with, None where it went well."""

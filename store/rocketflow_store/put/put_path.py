@@ -100,7 +100,7 @@ class PutPath:
         self._closed = False
         self.next_queue: dict[str, int] = {}
         """Which queue of a topic is next in turn."""
-        self.store_timestamp = max(parts.store_timestamp, parts.recovery.told_timestamp)
+        self.store_timestamp = parts.least_timestamp
         """That of the newest record (ms), or of one that is gone."""
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:

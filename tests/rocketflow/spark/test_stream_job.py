@@ -13,6 +13,7 @@ from rocketflow.job_errors import exit_code_of
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.errors import StoreError
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.schedule.delivery import deliver_due
 from tests.rocketflow.spark.stores import append, numbered
@@ -82,6 +83,16 @@ def test_what_the_jvm_says_is_told(spark: SparkSession, capsys: pytest.CaptureFi
         spark._jvm.java.net.URI("::")  # type: ignore[union-attr, operator]
     assert exit_code_of(caught.value) == 1
     assert capsys.readouterr().err == "error: Expected scheme name at index 0: ::\n"
+
+
+def test_a_job_without_end_does_not_ask_for_topics(tmp_path: Path) -> None:
+    """They may come: what only tells which there are is not looked at."""
+    append(tmp_path / "s", numbered("orders", range(3)))
+    (tmp_path / "s" / "config" / "topics.json").write_text("{")
+    job = StreamJob(str(tmp_path / "s"), "nobody", str(tmp_path / "o"), "c", topic="copy", trigger="5 seconds")
+    preflight(job)
+    with pytest.raises(StoreError):
+        preflight(replace(job, trigger="available-now"))
 
 
 def test_what_is_wrong_is_found_before_a_jvm_starts(
