@@ -17,6 +17,8 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from tests.reliability.trials import ROOT, environment
 from tests.store.damage import CONFIG
@@ -88,3 +90,25 @@ def test_a_time_that_damage_made_is_not_believed(tmp_path: Path) -> None:
     confirm.write_bytes(raw)
     with MessageStore.open(path, at(BEGIN_MS + 1000)) as store:
         assert store.put_message(Message("a", b"3", queue_id=0)).store_timestamp <= BEGIN_MS + HOUR_MS
+
+
+def test_a_flush_tells_the_time_of_what_it_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of what was put while it ran, which a power loss may take."""
+    clock = ManualClock(BEGIN_MS)
+    with MessageStore.open(tmp_path / "s", replace(CONFIG, clock=clock)) as store:
+        store.put_message(Message("a", b"1", queue_id=0))
+        end, sync = store.max_phy_offset, CommitLog.sync
+
+        def synced_while_another_puts(log: CommitLog) -> int:
+            flushed = sync(log)
+            if clock.now_ms() == BEGIN_MS:
+                clock.set(BEGIN_MS + HOUR_MS)
+                store.put_message(Message("a", b"2", queue_id=0))
+            return flushed
+
+        monkeypatch.setattr(CommitLog, "sync", synced_while_another_puts)
+        store.flush()
+        told, fields = read_confirm(store.paths), decode_checkpoint(store.paths.checkpoint.read_bytes())
+        assert told is not None
+        assert (told.durable_offset, told.durable_timestamp) == (end, BEGIN_MS)
+        assert (fields.physic_msg_timestamp, fields.logics_msg_timestamp) == (BEGIN_MS, BEGIN_MS)

@@ -106,7 +106,7 @@ class FlushServices:
         commit_log = self._parts.commit_log
         end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
-            self._flush_log_to(end)
+            self._flush_log()
             self._dispatch.follow()
         elif self._dispatch.failure is not None:
             self._dispatch.follow()
@@ -129,11 +129,11 @@ class FlushServices:
         with self._lock:
             self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
             commit_log.commit()
-            self._flush_log_to(commit_log.committed_offset)
+            target, timestamp = self._flush_log()
             with dispatch.lock:
                 dispatch.follow()
-                target = min(dispatch.confirm_offset, commit_log.flushed_offset)
-                timestamp = dispatch.dispatched_timestamp
+                if dispatch.confirm_offset <= commit_log.flushed_offset:  # nobody put meanwhile
+                    target, timestamp = dispatch.confirm_offset, dispatch.dispatched_timestamp
             self._fencing(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
             self._fencing(self._write_checkpoint)
@@ -153,14 +153,16 @@ class FlushServices:
         checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = self._dispatch.dispatched_timestamp
         self._write_checkpoint()
 
-    def _flush_log_to(self, offset: int) -> None:
-        """Sync the log; its time in the checkpoint is that of a record that was there before.
+    def _flush_log(self) -> tuple[int, int]:
+        """Sync the log; up to where it was dispatched before, and the store time (ms) of the last record in front.
 
         FlushDiskTimeoutError where another's sync takes longer than syncFlushTimeout: nothing is told to be durable.
         """
-        timestamp = self._dispatch.dispatched_timestamp
-        self._parts.flush.make_durable(offset, self._config.sync_flush_timeout / 1000)
-        self._checkpoint.physic_msg_timestamp = max(timestamp, self._checkpoint.physic_msg_timestamp)
+        with self._dispatch.lock:
+            dispatched = self._dispatch.confirm_offset, self._dispatch.dispatched_timestamp
+        self._parts.flush.make_durable(self._parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
+        self._checkpoint.physic_msg_timestamp = max(dispatched[1], self._checkpoint.physic_msg_timestamp)
+        return dispatched
 
     def _sync_derived(self) -> None:
         self._parts.batch_queues.sync()
