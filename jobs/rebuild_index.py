@@ -2,9 +2,8 @@
 
 import sys
 
+from rocketflow.job_entry import run_job
 from rocketflow.spark.rebuild_job import main
-from rocketflow.stderr import own_stderr
 
 if __name__ == "__main__":
-    own_stderr()
-    sys.exit(main())
+    sys.exit(run_job(main))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rocketflow import logging_setup
 from rocketflow.cli import failures
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
@@ -32,9 +33,16 @@ app.add_typer(quality_app, name="quality")
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    logging: Annotated[
+        str | None,
+        typer.Option("--logging", metavar="FILE", help="Where log lines go: a JSON file like conf/logging.json."),
+    ] = None,
 ) -> None:
     if debug:
         os.environ["ROCKETFLOW_DEBUG"] = "1"
+    if logging:
+        os.environ[logging_setup.VARIABLE] = logging
+    logging_setup.set_up_logging()
 
 
 @app.command()

@@ -1,0 +1,75 @@
+"""Where log lines go is said by a file, for commands and jobs alike."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from tests.reliability.trials import COMMAND_LINE, ROOT, environment
+
+SHIPPED = ROOT / "conf" / "logging.json"
+
+
+def command(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", COMMAND_LINE, *map(str, words)]
+    return subprocess.run(arguments, env=environment(**more), capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def without_its_queues(tmp_path: Path) -> Path:
+    """A store whose next open has something to tell: RF-HEAL."""
+    path = tmp_path / "store"
+    with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
+        store.put_message(Message("t", b"x", queue_id=0))
+    (path / "consumequeue" / "t" / "0").rename(path / "gone")
+    return path
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_lines_go_where_the_file_says(tmp_path: Path, without_its_queues: Path, by: str) -> None:
+    settings = json.loads(SHIPPED.read_bytes())
+    settings["handlers"] = {
+        "file": {"class": "logging.FileHandler", "filename": str(tmp_path / "log"), "formatter": "line"}
+    }
+    settings["root"]["handlers"] = ["file"]
+    file = tmp_path / "logging.json"
+    file.write_text(json.dumps(settings))
+    words = ("store", "recover", without_its_queues)
+    ended = command("--logging", file, *words) if by == "option" else command(*words, ROCKETFLOW_LOGGING=str(file))
+    assert "RF-HEAL" not in ended.stderr
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    time, level, logger, code = line.split()[:4]
+    assert (level, logger, code) == ("WARNING", "rocketflow_store:", "RF-HEAL")
+    assert time[10] == "T"
+    assert time[19] in "+-"
+
+
+def test_the_file_that_is_shipped(without_its_queues: Path) -> None:
+    ended = command("--logging", SHIPPED, "store", "recover", without_its_queues)
+    assert " WARNING rocketflow_store: RF-HEAL " in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "{", '{"version": 2}', '{"version": 1, "handlers": {"a": {"class": "no.B"}}}']
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "logging.json"
+    if text:
+        file.write_text(text)
+    ended = command("--logging", file, "version")
+    job = subprocess.run(
+        [sys.executable, ROOT / "jobs" / "stream.py", "--help"],
+        env=environment(ROCKETFLOW_LOGGING=str(file)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for one in (ended, job):
+        assert (one.returncode, one.stdout) == (2, "")
+        assert one.stderr.startswith(f"error: logging configuration {file} cannot be used (")
+        assert len(one.stderr.splitlines()) == 1
