@@ -55,7 +55,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON objec
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """What of Java, Spark, disk and limits is fine or not. Example: rocketflow doctor"""
+    """What of Java, Spark, ports, disk and limits is fine or not. Example: rocketflow doctor"""
     import json
 
     from rocketflow.cli.machine import examine

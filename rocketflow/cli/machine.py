@@ -46,7 +46,7 @@ def versions() -> dict[str, Any]:
 
 def examine() -> list[Check]:
     """All checks; none of them starts a JVM session or changes anything."""
-    return [_java(), _spark(), _spark_files(), _pandas(), _disk(), _memory(), *_limits()]
+    return [_java(), _spark(), _spark_files(), _pandas(), _ports(), _disk(), _memory(), *_limits()]
 
 
 def _java() -> Check:
@@ -81,6 +81,20 @@ def _pandas() -> Check:
     version = _version("pandas")
     fine = version is not None and int(version.split(".")[0]) < 3
     return Check("pandas", fine, f"{version}" if fine else f"{version}: Spark 4.3 wants pandas 2")
+
+
+def _ports() -> Check:
+    from rocketflow.cli.ports import LOOPBACK, ROCKETMQ_PORTS, ports_in_use, why_not_bound
+
+    error = why_not_bound()
+    if error is not None:
+        remedy = "Spark's driver listens there: let processes bind ports of the loopback address"
+        return Check("ports", False, f"nobody can listen on {LOOPBACK} ({error.strerror})", remedy)
+    taken = ports_in_use(ROCKETMQ_PORTS)
+    free = ", ".join(f"{port}" for port in ROCKETMQ_PORTS if port not in taken)
+    used = ", ".join(f"{port} ({ROCKETMQ_PORTS[port]})" for port in taken)
+    remedy = "a RocketMQ runs here, or another server: one more needs other ports (listenPort)" if taken else ""
+    return Check("ports", True, "; ".join(filter(None, (free and f"{free} free", used and f"in use: {used}"))), remedy)
 
 
 def _disk() -> Check:
