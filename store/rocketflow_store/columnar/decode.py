@@ -218,6 +218,10 @@ class RecordColumns:
         """The same view on fewer rows."""
         return RecordColumns(self.buffer, self.positions[rows], self.sizes[rows])
 
+    def before_faults(self) -> RecordColumns:
+        """The same view on the rows in front of the first that has a fault."""
+        return self.keep(np.arange(min(self.faults))) if self.faults else self
+
 
 def decompressed_runs(
     records: RecordColumns, most_bytes: int, leave_out: Callable[[dict[int, str]], object]

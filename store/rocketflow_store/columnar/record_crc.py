@@ -6,6 +6,7 @@ is ten decimal digits, the least significant first, over everything before it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -95,21 +96,43 @@ def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict
     return found, protected
 
 
-def judge_run(
-    records: RecordColumns, file_from_offset: int, with_crc: tuple[int, int]
-) -> tuple[dict[int, str], Mask | None]:
-    """What is wrong with a run of records, by row, and which of them end with a CRC of themselves.
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """What became of records that follow each other.
 
-    The run is of a file that begins at `file_from_offset`; records in `with_crc`, physical offsets [from, to), have to
-    have one. Contents are not looked at (None) where a record is not even at its place.
+    Those of `damaged` (row: why) are where they should be and as long as they say, which the record behind them or a
+    CRC of their own confirms. At row `stop` nobody knows how it goes on, for `why`; it is the count where all is known.
+    """
+
+    sound: RecordColumns
+    damaged: dict[int, str]
+    stop: int
+    why: str
+    without_crc: int
+    """Sound records that do not end with a CRC of themselves."""
+
+
+def judge_run(records: RecordColumns, file_from_offset: int, with_crc: tuple[int, int]) -> JudgedRun:
+    """Judge a run of records of a file that begins at `file_from_offset`.
+
+    Records in `with_crc`, physical offsets [from, to), have to end with a CRC of themselves. Contents are looked at up
+    to the first record that is not even at its place.
     """
     records.check_own_offset(file_from_offset)
-    if records.faults:
-        return dict(records.faults), None
-    faults, protected = judge_contents(records)
-    offsets = records.positions + file_from_offset
+    placed = records.before_faults()
+    faults, protected = judge_contents(placed)
+    offsets = placed.positions + file_from_offset
     note_lacking(faults, ~protected & (offsets >= with_crc[0]) & (offsets < with_crc[1]))
-    return faults, protected
+    stop, why = placed.count, records.faults.get(placed.count, "")
+    for row in sorted(faults):
+        if faults[row] not in SIZE_IS_RIGHT and (row + 1 in faults or row + 1 >= placed.count):
+            stop, why = row, faults[row]
+            break
+    damaged = {row: faults[row] for row in sorted(faults) if row < stop}
+    fine = np.ones(stop, bool)
+    fine[list(damaged)] = False
+    sound = records if stop == records.count and not damaged else records.keep(np.flatnonzero(fine))
+    return JudgedRun(sound, damaged, stop, why, int(np.count_nonzero(fine & ~protected[:stop])))
 
 
 def note_lacking(faults: dict[int, str], lacking: Mask) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import SIZE_IS_RIGHT, judge_run
+from rocketflow_store.columnar.record_crc import judge_run
 from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
@@ -19,7 +19,7 @@ from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_batch import BatchSum
 from rocketflow_store.fsck.verify_index import Compared
 from rocketflow_store.log.resync import is_end_blank, next_sound
-from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, stray_offsets
@@ -109,19 +109,21 @@ class LogFileCheck:
         self._report = LogFileReport()
         self._pairs: list[tuple[Ints, Ints]] = []
         self._stretch = 0
+        self._run_length = RunLength()
 
     def run(self) -> LogFileReport:
         """Go through the file."""
         position, report = 0, self._report
         while position < self._limit:
             try:
-                scan = scan_file(self._mapped, position, self._limit)
+                scan = scan_file(self._mapped, position, self._limit, self._run_length.records)
                 ends = scan.stop is not ScanStop.LIMIT and is_end_blank(self._mapped, scan.end)
             except UnreadableError as error:
                 position = self._damaged(position, error.why)
                 continue
             if len(scan.positions):
                 position = self._run_of_records(scan.positions, scan.sizes)
+                self._run_length.judged(sound=position == scan.end)
                 if position != scan.end:
                     continue
             if ends:
@@ -136,24 +138,19 @@ class LogFileCheck:
         return report
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
-        """Check a run; the position to go on from (behind the run, or behind the first damage in it)."""
-        mapped, report = self._mapped, self._report
-        records = RecordColumns(mapped.buffer, positions, sizes)
-        faults, protected = judge_run(records, mapped.file_from_offset, self._context.record_crc)
-        if protected is not None and not faults:
-            report.without_record_crc += int(np.count_nonzero(~protected))
-        good = min(faults) if faults else records.count
-        if good:
-            fine = records if good == records.count else RecordColumns(mapped.buffer, positions[:good], sizes[:good])
-            self._sound_records(fine)
-            report.end = int(positions[good - 1] + sizes[good - 1])
-            self._context.told(report.end - int(positions[0]))
-        if good == records.count:
+        """Check a run; the position to go on from: behind the run, or behind damage at which it was given up."""
+        report, records = self._report, RecordColumns(self._mapped.buffer, positions, sizes)
+        run = judge_run(records, self._mapped.file_from_offset, self._context.record_crc)
+        report.without_record_crc += run.without_crc
+        if run.sound.count:
+            self._sound_records(run.sound)
+            report.end = int(run.sound.positions[-1] + run.sound.sizes[-1])
+            self._context.told(int(run.sound.sizes.sum()))
+        for row, why in run.damaged.items():
+            self._note(int(positions[row]), int(positions[row] + sizes[row]), why)
+        if run.stop == records.count:
             return int(positions[-1] + sizes[-1])
-        if faults[good] in SIZE_IS_RIGHT:
-            good_end = int(positions[good] + sizes[good])
-            return self._note(int(positions[good]), good_end, faults[good])
-        return self._damaged(int(positions[good]), faults[good])
+        return self._damaged(int(positions[run.stop]), run.why)
 
     def _sound_records(self, records: RecordColumns) -> None:
         report, base = self._report, self._mapped.file_from_offset

@@ -239,7 +239,7 @@ class CommitLogView:
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
-                faults = records.faults or content_faults(records)
+                faults = records.faults | content_faults(records.before_faults())
                 if faults:
                     return mapped.file_from_offset + int(scan.positions[min(faults)])
             offset = mapped.file_from_offset + scan.end
@@ -264,10 +264,10 @@ class CommitLogView:
             scan = scan_file(mapped, offset - begin, min(stop - begin, mapped.file_size), _RUN_RECORDS)
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
-                sound = min(records.faults, default=records.count)
-                rows = np.flatnonzero(wanted(records.keep(np.arange(sound)) if records.faults else records))
+                sound = records.before_faults()
+                rows = np.flatnonzero(wanted(sound))
                 if len(rows) or records.faults:
-                    return begin + int(scan.positions[rows[0] if len(rows) else sound])
+                    return begin + int(scan.positions[rows[0] if len(rows) else sound.count])
             following = mapped.end_offset if scan.stop is ScanStop.BLANK else begin + scan.end
             if following == offset:
                 return offset

@@ -2,39 +2,73 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.log.scan_file import scan_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, MutableMapping, Sequence
 
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.scan import Scan
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 
 def sound_records(
-    files: Sequence[MappedFile], end: int, damage: Sequence[tuple[int, int]]
+    files: Sequence[MappedFile],
+    end: int,
+    damage: Sequence[tuple[int, int]],
+    *,
+    start: int = 0,
+    scans: MutableMapping[int, Scan] | None = None,
 ) -> Iterator[tuple[MappedFile, RecordColumns]]:
-    """Runs of records below physical offset `end`; `damage` (ranges of physical offsets, ascending) is stepped over.
+    """Runs of records of physical offsets [start, end); `damage` (ranges of them, ascending) is stepped over.
 
-    Nothing is checked: the damage has to be all there is.
+    Nothing is checked: the damage has to be all there is. `scans` holds what an earlier pass found, by where it began;
+    what is used is taken out.
     """
+    begins = [one for one, _ in damage]
     for mapped in files:
         base = mapped.file_from_offset
-        position, limit = 0, min(mapped.file_size, end - base)
-        mine = [(start - base, stop - base) for start, stop in damage if start < base + limit and stop > base]
+        position, limit = max(start - base, 0), min(mapped.file_size, end - base)
         while position < limit:
-            inside = [stop for start, stop in mine if start <= position < stop]
-            if inside:
-                position = max(inside)
+            at = bisect_right(begins, base + position)
+            if at and damage[at - 1][1] > base + position:
+                position = damage[at - 1][1] - base
                 continue
-            stop = min((start for start, _ in mine if start > position), default=limit)
-            scan = scan_file(mapped, position, stop)
-            if len(scan.positions) == 0:
-                if stop == limit:
-                    break
-                position = stop
-                continue
-            yield mapped, RecordColumns(mapped.buffer, scan.positions, scan.sizes)
-            position = scan.end
+            known = scans.pop(base + position, None) if scans else None
+            scan = known or scan_file(mapped, position, limit)
+            in_it = damage[at : bisect_left(begins, base + scan.end)]
+            fine, following = _rows_outside(scan, [(start - base, stop - base) for start, stop in in_it], limit)
+            if len(fine):
+                first, last = int(fine[0]), int(fine[-1])
+                mapped.populate(int(scan.positions[first]), int(scan.positions[last] + scan.sizes[last]))
+                yield mapped, RecordColumns(mapped.buffer, scan.positions[fine], scan.sizes[fine])
+            if following == position:
+                if at == len(damage) or damage[at][0] >= base + limit:
+                    break  # the file's end mark, or nothing
+                following = damage[at][0] - base
+            position = following
+
+
+def _rows_outside(scan: Scan, damage: Sequence[tuple[int, int]], limit: int) -> tuple[npt.NDArray[np.intp], int]:
+    """Rows of a scan that are neither in `damage` (positions, ascending, within it) nor at or behind `limit`.
+
+    And how far that goes: a scan is believed past damage that begins and ends with one of its records.
+    """
+    count = int(scan.positions.searchsorted(limit))
+    ends = np.append(scan.positions, scan.end)
+    outside = np.ones(count, bool)
+    for start, stop in damage:
+        first, behind = int(ends.searchsorted(start)), int(ends.searchsorted(stop))
+        if first >= count:
+            break
+        if ends[first] != start or behind > count or ends[behind] != stop:
+            return np.flatnonzero(outside[:first]), start
+        outside[first:behind] = False
+    return np.flatnonzero(outside), int(ends[count])

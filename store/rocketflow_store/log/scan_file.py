@@ -13,14 +13,29 @@ if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 _WINDOW: Final = 8 << 20
+_OF_EACH: Final = 4096
+"""Bytes that are had in memory for each record asked for."""
+_MOST_RECORDS: Final = 1 << 13
+_BEHIND_A_FAULT: Final = 1 << 5
 
 
-def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = 1 << 13) -> Scan:
+class RunLength:
+    """How many records to judge at once: few behind a fault, where what follows it in its run is judged again."""
+
+    def __init__(self) -> None:
+        self.records = _MOST_RECORDS
+
+    def judged(self, *, sound: bool) -> None:
+        """A run was judged; `sound` where none of it was bad."""
+        self.records = min(2 * self.records, _MOST_RECORDS) if sound else _BEHIND_A_FAULT
+
+
+def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = _MOST_RECORDS) -> Scan:
     """As `scan_records`, a bounded part of the file at a time: what is found is in memory and can be looked at.
 
     UnreadableError where the record that should begin at `position` cannot be read; one further on ends the scan.
     """
-    stop = _readable_end(mapped, position, min(position + _WINDOW, limit))
+    stop = _readable_end(mapped, position, min(position + min(max_records * _OF_EACH, _WINDOW), limit))
     scan = scan_records(mapped.buffer, position, stop, max_records)
     if scan.stop is not ScanStop.END or stop == limit:
         return scan

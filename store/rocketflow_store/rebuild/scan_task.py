@@ -17,7 +17,7 @@ from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.log.resync import is_end_blank, next_sound
-from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
@@ -184,6 +184,7 @@ class _Scan:
     def __init__(self, task: ScanTask) -> None:
         self._task, self._range, self._settings = task, task.range, task.settings
         self._report = ScanReport(task.number)
+        self._run_length = RunLength()
         self._units, self._batches = _Collected(UNIT_DTYPE), _Collected(BATCH_UNIT_DTYPE)
         self._entries: list[npt.NDArray[np.void]] = []
         side = task.settings.side
@@ -205,7 +206,7 @@ class _Scan:
         while position < stop:
             self._settings.log.passed(mapped, position)
             try:
-                scan = scan_file(mapped, position, limit)
+                scan = scan_file(mapped, position, limit, self._run_length.records)
                 ends = scan.stop is not ScanStop.LIMIT and is_end_blank(mapped, scan.end)
             except UnreadableError as error:
                 position = self._damaged(position, error.why)
@@ -213,6 +214,7 @@ class _Scan:
             count = int(np.searchsorted(scan.positions, stop))
             if count:
                 position = self._run_of_records(scan.positions[:count], scan.sizes[:count])
+                self._run_length.judged(sound=position == scan.positions[count - 1] + scan.sizes[count - 1])
                 if count < len(scan.positions) or position != scan.end:
                     continue
             if ends:
@@ -223,26 +225,30 @@ class _Scan:
         report.end = position
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
-        """Take a run; the position to go on from: behind it, or behind the first damage in it."""
-        mapped = self._mapped
-        records = RecordColumns(mapped.buffer, positions, sizes)
-        faults, _ = judge_run(records, mapped.file_from_offset, self._settings.record_crc)
-        good = min(faults) if faults else records.count
-        if good:
-            if good < records.count:
-                records = RecordColumns(mapped.buffer, positions[:good], sizes[:good])
-            self._sound_records(records)
-            self._report.sound_end = int(positions[good - 1] + sizes[good - 1])
-        if not faults:
+        """Take a run; the position to go on from: behind it, or behind damage at which it was given up."""
+        records = RecordColumns(self._mapped.buffer, positions, sizes)
+        run = judge_run(records, self._mapped.file_from_offset, self._settings.record_crc)
+        if run.sound.count:
+            self._sound_records(run.sound)
+            self._report.sound_end = int(run.sound.positions[-1] + run.sound.sizes[-1])
+        for row, why in run.damaged.items():
+            self._note(int(positions[row]), int(positions[row] + sizes[row]), why)
+        if run.stop == records.count:
             return int(positions[-1] + sizes[-1])
-        return self._damaged(int(positions[good]), faults[good])
+        return self._damaged(int(positions[run.stop]), run.why)
 
     def _damaged(self, start: int, why: str) -> int:
         """Note damage; the position of what is sound behind it, or of the range's end."""
-        base, limit = self._mapped.file_from_offset, self._range.limit
+        limit = self._range.limit
         following = next_sound(self._mapped, start, limit, unreadable=True)
-        stop = limit if following is None else following
-        self._report.damage.append((base + start, base + stop, why))
+        return self._note(start, limit if following is None else following, why)
+
+    def _note(self, start: int, stop: int, why: str) -> int:
+        base, known = self._mapped.file_from_offset, self._report.damage
+        begin = base + start
+        if known and known[-1][1] == begin:
+            begin, _, why = known.pop()
+        known.append((begin, base + stop, why))
         return stop
 
     def _sound_records(self, records: RecordColumns) -> None:

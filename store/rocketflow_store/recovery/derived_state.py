@@ -312,10 +312,10 @@ class _Look:
                 scan = scan_file(mapped, 0, mapped.file_size, _SAMPLED_RECORDS)
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
-                sound = min(records.faults | ({} if records.faults else content_faults(records)), default=records.count)
-                if sound == 0:
+                records.faults.update(content_faults(records.before_faults()))
+                records = records.before_faults()
+                if records.count == 0:
                     continue
-                records = records.keep(np.arange(sound))
                 rows = rows_of_records(records, mapped.file_from_offset, config.delay_levels_ms)
                 leave_out_deleted(rows, self._deleted.floors)
                 leave_out_strays(rows)

@@ -28,10 +28,11 @@ from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
-from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
-from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank, written
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from rocketflow_store.recovery.stop_record import StopRecord
 
 NO_OFFSET: Final = 1 << 62
+_END: Final = "end of the log"
 _MAX_KNOWN_RECORDS: Final = 1 << 22
 """Of so many records it is kept where they begin, from one pass to the next: 16 bytes each."""
 _ROWS_AT_ONCE: Final = 1 << 16
@@ -136,6 +138,12 @@ class Recovery:
         self._record_crc_from = NO_OFFSET
         self._known_scans: dict[int, Scan] = {}
         self._known_records = 0
+        self._run_length = RunLength()
+        self._open_envelope = self._open_end = -1
+        """An envelope of which not all rows are seen yet, and where its commit ends."""
+        self._written: int | None = None
+        self._protected_until = 0
+        """Records of a commit with record CRCs go on up to here."""
         self._synced_ends: dict[tuple[str, int], int] = {}
 
     def scan_start(self, abort_found: bool, confirmed: Confirmed | None, lost: LostState | None = None) -> int:
@@ -180,35 +188,52 @@ class Recovery:
         Damage is passed over and listed. With `foreign` (an unclean stop of a writer that kept no frontier) it is
         told from a torn tail by evidence: a queue unit behind it whose record is whole.
         """
-        offset, why = start, "end of the log"
-        envelope_at = -1
-        while True:
-            for mapped, records in self._walk(offset):
-                fault = min(records.faults) if records.faults else records.count
-                envelope_at = self._envelope_in(records, fault, mapped, envelope_at)
-                if records.faults:
-                    offset = mapped.file_from_offset + int(records.positions[fault])
-                    why = records.faults[fault]
-                    break
-                offset = mapped.file_from_offset + int(records.positions[-1] + records.sizes[-1])
-            else:
-                offset = self._after_blank(offset)
-            following = self._behind_damage(offset, foreign=foreign)
-            if following is None:
-                break
-            self._skipped.append((offset, following))
-            if not self._is_unused_rest(offset, following):
-                self.quarantined.append(
-                    Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
-                )
-            offset = following
-        if envelope_at >= 0:
-            return LogEnd(envelope_at, offset, "a sink commit whose rows do not reach its end")
-        return LogEnd(offset, offset, why)
+        offset: int | None = start
+        while offset is not None:
+            seen, why, offset = self._go_on(offset, foreign=foreign)
+        if self._open_envelope >= 0:
+            return LogEnd(self._open_envelope, seen, "a sink commit whose rows do not reach its end")
+        return LogEnd(seen, seen, why)
+
+    def _go_on(self, offset: int, *, foreign: bool) -> tuple[int, str, int | None]:
+        """Walk from `offset`, past records whose contents are damaged, to where nothing tells how it goes on.
+
+        That place, why, and where the log goes on behind it (None: it ends there).
+        """
+        for mapped, records, judged in self._walk(offset):
+            begins = mapped.file_from_offset + np.append(records.positions, records.positions[-1] + records.sizes[-1])
+            row = 0
+            for fault in sorted(records.faults):
+                if fault < row:
+                    continue  # in what was passed by
+                self._look_for_envelope(records, row, fault, mapped)
+                at, why = int(begins[fault]), records.faults[fault]
+                following = self._pass_by(at, why, foreign=foreign)
+                if following is None:
+                    return at, why, None
+                row = int(begins.searchsorted(following))
+                if row > judged or begins[row] != following:
+                    return at, why, following
+            self._look_for_envelope(records, row, records.count, mapped)
+            offset = int(begins[-1])
+        offset = self._after_blank(offset)
+        return offset, _END, self._pass_by(offset, _END, foreign=foreign)
+
+    def _pass_by(self, offset: int, why: str, *, foreign: bool) -> int | None:
+        """Where the log goes on behind bad bytes at `offset`, which are listed; None where they are the torn tail."""
+        following = self._behind_damage(offset, foreign=foreign)
+        if following is None:
+            return None
+        self._skipped.append((offset, following))
+        if not self._is_unused_rest(offset, following):
+            self.quarantined.append(
+                Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
+            )
+        return following
 
     def _behind_damage(self, offset: int, *, foreign: bool) -> int | None:
         """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
-        reached = self.written_end(offset)
+        reached = max(self._written_end(), offset)
         if offset < self._known_end:
             following = self._next_sound(offset, self._known_end)
             return self._known_end if following is None else following
@@ -268,38 +293,45 @@ class Recovery:
         rest = mapped.bytes_of(min(start - mapped.file_from_offset + 8, mapped.file_size), mapped.file_size)
         return not np.frombuffer(rest, np.uint8).any()
 
-    def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
-        """Checked runs of records from `start` on, ending behind the first run with a fault."""
-        offset, protected_until = start, 0
+    def _walk(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns, int]]:
+        """Checked runs of records from `start` on, and how many of each were looked at whole.
+
+        Nothing is right behind those: where it goes on has to be told.
+        """
+        offset = start
         while True:
             mapped = self._files.find(offset)
             if mapped is None:
                 return
-            scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size)
+            scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size, self._run_length.records)
             if self._known_records + len(scan.positions) <= _MAX_KNOWN_RECORDS:
                 self._known_records += len(scan.positions)
                 self._known_scans[offset] = scan
             if len(scan.positions):
                 records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
                 records.check_own_offset(mapped.file_from_offset)
-                if self._check_crc and not records.faults:
-                    records.faults, protected = judge_contents(records)
-                    places = records.positions + mapped.file_from_offset
-                    must = (places >= self._record_crc_from) | (places < protected_until)
-                    stop = min(records.faults, default=records.count)
-                    for envelope_row, commit in self._commits_in(records, stop, mapped):
-                        if commit.record_crc:
-                            protected_until = commit.end_offset
-                            must[envelope_row:] |= places[envelope_row:] < protected_until
-                    note_lacking(records.faults, must & ~protected)
-                yield mapped, records
-                if records.faults:
-                    return
+                judged = min(records.faults, default=records.count)
+                self._run_length.judged(sound=judged == records.count)
+                if self._check_crc:
+                    records.faults.update(self._content_faults(mapped, records.before_faults()))
+                yield mapped, records, judged
             offset = mapped.file_from_offset + scan.end
             if scan.stop is ScanStop.BLANK:
                 offset = mapped.end_offset
             elif scan.stop is ScanStop.END:
                 return
+
+    def _content_faults(self, mapped: MappedFile, records: RecordColumns) -> dict[int, str]:
+        """What is wrong with the contents of records that are where they should be."""
+        faults, protected = judge_contents(records)
+        places = records.positions + mapped.file_from_offset
+        must = (places >= self._record_crc_from) | (places < self._protected_until)
+        for envelope_row, commit in self._commits_in(records, 0, records.count, mapped):
+            if envelope_row not in faults and commit.record_crc:
+                self._protected_until = commit.end_offset
+                must[envelope_row:] |= places[envelope_row:] < self._protected_until
+        note_lacking(faults, must & ~protected)
+        return faults
 
     def _after_blank(self, offset: int) -> int:
         """The next file's begin where a blank record stands at `offset`."""
@@ -309,34 +341,36 @@ class Recovery:
         scan = scan_file(mapped, offset - mapped.file_from_offset, mapped.file_size, 1)
         return mapped.end_offset if scan.stop is ScanStop.BLANK and len(scan.positions) == 0 else offset
 
-    def _envelope_in(self, records: RecordColumns, stop: int, mapped: MappedFile, open_at: int) -> int:
-        """Offset of the envelope whose rows are not all seen yet, -1 where none is open, after these records."""
-        last = mapped.file_from_offset + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop else -1
-        if open_at >= 0:
+    def _look_for_envelope(self, records: RecordColumns, begin: int, stop: int, mapped: MappedFile) -> None:
+        """Note an envelope whose rows are not all seen with these records, or that those of the last one are."""
+        base = mapped.file_from_offset
+        last = base + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop > begin else -1
+        if self._open_envelope >= 0:
             if last < self._open_end:
-                return open_at
-            open_at = -1
-        for row, envelope in self._commits_in(records, stop, mapped):
+                return
+            self._open_envelope = -1
+        for row, envelope in self._commits_in(records, begin, stop, mapped):
             if envelope.end_offset > last:
-                self._open_end = envelope.end_offset
-                return mapped.file_from_offset + int(records.positions[row])
-        return open_at
+                self._open_end, self._open_envelope = envelope.end_offset, base + int(records.positions[row])
+                return
 
     def _commits_in(
-        self, records: RecordColumns, stop: int, mapped: MappedFile
+        self, records: RecordColumns, begin: int, stop: int, mapped: MappedFile
     ) -> Iterator[tuple[int, CommitEnvelope]]:
-        """The envelopes among the first `stop` records, by row."""
+        """The envelopes among rows [begin, stop), by row."""
         width = len(COMMIT_TOPIC)
-        sizes = records.topic_ends[:stop] - records.topic_starts[:stop]
-        for row in np.flatnonzero(sizes == width).tolist():
+        sizes = records.topic_ends[begin:stop] - records.topic_starts[begin:stop]
+        for row in (begin + np.flatnonzero(sizes == width)).tolist():
             at = int(records.topic_starts[row])
             if records.octets[at : at + width].tobytes() != COMMIT_TOPIC.encode():
                 continue
-            envelope = envelope_of(self._log.message_at(mapped.file_from_offset + int(records.positions[row])))
+            try:
+                message = self._log.message_at(mapped.file_from_offset + int(records.positions[row]))
+            except CorruptRecordError:
+                continue  # it is damaged itself
+            envelope = envelope_of(message)
             if envelope is not None:
                 yield row, envelope
-
-    _open_end: int = -1
 
     def _whole_record_behind(self, offset: int) -> int | None:
         """A place behind `offset` where a queue (its first unit behind it, else its last) rightly says a record is."""
@@ -371,54 +405,29 @@ class Recovery:
 
     def dispatch(self, start: int, end: int, dispatcher: Dispatcher) -> int:
         """Dispatch every valid record of [start, end); how many there were. Damage is kept, and its slots filled."""
-        count, offset = 0, start
-        skip = dict(self._skipped)
+        count = 0
         ends: dict[tuple[str, int], int] = {}
         waiting: list[DispatchRows] = []
-        while offset < end:
-            offset = skip.get(offset, offset)
-            mapped = self._files.find(offset)
-            if mapped is None or offset >= end:
-                break
-            limit = min(end - mapped.file_from_offset, mapped.file_size)
-            known = self._known_scans.pop(offset, None)
-            if known is not None and known.end <= limit:
-                scan = known
-            else:
-                scan = scan_file(mapped, offset - mapped.file_from_offset, limit)
-            behind = [one for one in skip if offset < one < mapped.file_from_offset + scan.end]
-            positions, sizes, at = scan.positions, scan.sizes, scan.end
-            if behind:
-                keep = positions < min(behind) - mapped.file_from_offset
-                positions, sizes, at = positions[keep], sizes[keep], min(behind) - mapped.file_from_offset
-            if len(positions):
-                buffer = mapped.populate(int(positions[0]), int(positions[-1] + sizes[-1]))
-                records = RecordColumns(buffer, positions, sizes)
-                rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
-                leave_out_deleted(rows, self._floors)
-                leave_out_strays(rows)
-                for code, (topic, _) in enumerate(rows.queues):
-                    if topic in self._deleted_topics:
-                        rows.queue_of[rows.queue_of == code] = -1
-                waiting.append(rows)
-                self.newest_timestamp = max(self.newest_timestamp, int(rows.store_timestamps.max()))
-                if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
-                    dispatcher.dispatch_all(waiting)
-                    waiting = []
-                count += len(positions)
-                if skip or self._lost_queues:
-                    for code, key in enumerate(rows.queues):
-                        mine = rows.queue_offsets[rows.queue_of == code]
-                        ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
-                    for _, name, queue_offset in rows.lmq:
-                        light = name, LMQ_QUEUE_ID
-                        ends[light] = max(ends.get(light, 0), queue_offset + 1)
-            following = mapped.file_from_offset + at
-            if not behind and scan.stop is ScanStop.BLANK:
-                following = mapped.end_offset
-            elif following == offset and following not in skip:
-                break
-            offset = following
+        for mapped, records in self._sound_records(start, end):
+            rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+            leave_out_deleted(rows, self._floors)
+            leave_out_strays(rows)
+            for code, (topic, _) in enumerate(rows.queues):
+                if topic in self._deleted_topics:
+                    rows.queue_of[rows.queue_of == code] = -1
+            waiting.append(rows)
+            self.newest_timestamp = max(self.newest_timestamp, int(rows.store_timestamps.max()))
+            if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
+                dispatcher.dispatch_all(waiting)
+                waiting = []
+            count += records.count
+            if self._skipped or self._lost_queues:
+                for code, key in enumerate(rows.queues):
+                    mine = rows.queue_offsets[rows.queue_of == code]
+                    ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
+                for _, name, queue_offset in rows.lmq:
+                    light = name, LMQ_QUEUE_ID
+                    ends[light] = max(ends.get(light, 0), queue_offset + 1)
         if waiting:
             dispatcher.dispatch_all(waiting)
         self._keep_damage(ends)
@@ -499,19 +508,22 @@ class Recovery:
             last.zero_from(offset - last.file_from_offset)
         return reached, offset
 
+    def _written_end(self) -> int:
+        """Behind the last byte of the log that is not zero, as long as nothing is changed."""
+        if self._written is None:
+            self._written = self.written_end(0)
+        return self._written
+
     def written_end(self, offset: int) -> int:
         """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
         return written_end(self._files.files, offset)
 
     def count(self, start: int, end: int) -> int:
-        """Records in [start, end)."""
-        found = 0
-        for mapped, records in self._walk(start):
-            offsets = records.positions + mapped.file_from_offset
-            found += int(np.count_nonzero(offsets < end))
-            if int(offsets[-1]) >= end:
-                break
-        return found
+        """Records in [start, end) that `dispatch` would take."""
+        return sum(records.count for _, records in self._sound_records(start, end))
+
+    def _sound_records(self, start: int, end: int) -> Iterator[tuple[MappedFile, RecordColumns]]:
+        return sound_records(self._files.files, end, self._skipped, start=start, scans=self._known_scans)
 
     def cut_queues(self, end: int) -> None:
         """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
