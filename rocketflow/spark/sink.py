@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rocketflow.spark import checkpoint
 from rocketflow.spark.append_port import DirectAppendPort
+from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.columnar.encode import BatchEncoder
@@ -69,6 +70,8 @@ class BatchIdentity:
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """The writer of a streaming query (append mode only)."""
     parsed = SinkOptions.parse(options)
+    if parsed.txn_id is not None:
+        raise OptionError("txnId", "option txnId is for df.write: a query has its sinkId, else its own id")
     if overwrite:
         raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
     parsed.check_schema(schema)
@@ -80,6 +83,8 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of `df.write` (mode append only)."""
     parsed = SinkOptions.parse(options)
+    if parsed.sink_id is not None:
+        raise OptionError("sinkId", "option sinkId is for streaming queries: txnId has a df.write done once")
     if overwrite:
         raise StoreError("mode overwrite is not possible; a log is only appended to: use mode append")
     parsed.check_schema(schema)
@@ -147,7 +152,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
 
     def queue_count(topic: str) -> int:
         known = topics.get(topic)
-        return known.write_queue_nums if known is not None else options.queues
+        return known.queues_to_write() if known is not None else options.queues
 
     given = StoreConfig.given(None, os.environ) or StoreConfig()
     config = replace(given, enabled_append_prop_crc=gives_record_crc(paths))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketflow_store.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.config_files.json_fields import bool_field, count_field, int32_field, object_field, text_field
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.topic_names import validate_topic
 
 if TYPE_CHECKING:
@@ -65,6 +66,13 @@ class TopicConfig:
             attributes={key: text_field(attributes, key, "") for key in attributes},
             extra={key: value for key, value in entry.items() if key not in _KNOWN},
         )
+
+    def queues_to_write(self) -> int:
+        """How many queues messages are spread over; MessageRejectedError where the topic takes none."""
+        if self.write_queue_nums < 1:
+            why = f"topic {self.topic_name} has no queue to write to: give it some (writeQueueNums)"
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
+        return self.write_queue_nums
 
     def to_json(self) -> dict[str, Any]:
         entry = {

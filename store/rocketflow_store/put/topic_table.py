@@ -32,7 +32,7 @@ class TopicTable:
             check_topic(topic)
             with self._lock:
                 known = self._file.get(topic)
-                count = known.write_queue_nums if known else self._create(topic, self._default_queues)
+                count = known.queues_to_write() if known else self._create(topic, self._default_queues)
                 self._counts[topic] = count
         return count
 

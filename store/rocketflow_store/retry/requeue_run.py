@@ -166,7 +166,7 @@ def queues_of_a_new(topic: str) -> int:
 def queue_count(topics: TopicsFile, topic: str) -> int:
     """Write queues that a topic has, or will be made with."""
     known = topics.get(topic)
-    return known.write_queue_nums if known is not None else queues_of_a_new(topic)
+    return known.queues_to_write() if known is not None else queues_of_a_new(topic)
 
 
 def _found(store: MessageStore, request: RequeueRequest) -> RequeueRun:

@@ -182,8 +182,12 @@ def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: Sp
         assert message.properties["n"] == "123"
         assert message.keys == "123 all"
         assert len(reader.query_message("out", "all", 64)) == 64
+    write = rows.write.format("rocketflow").option("path", str(path)).option("topic", "out")
     with pytest.raises(Exception, match="append"):
-        rows.write.format("rocketflow").mode("overwrite").option("path", str(path)).option("topic", "out").save()
+        write.mode("overwrite").save()
+    with pytest.raises(Exception, match="sinkId is for streaming queries: txnId"):
+        write.mode("append").option("sinkId", "copy").save()
+    assert bodies(path) == found
 
 
 def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
