@@ -24,6 +24,7 @@ from rocketflow_store.message import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
@@ -43,7 +44,7 @@ from rocketflow_store.message import (
 )
 from rocketflow_store.put_later import place_for_later
 from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import is_send_refused, validate_topic
+from rocketflow_store.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
@@ -64,6 +65,9 @@ def check_topic(topic: str, row: int | None = None) -> None:
 def check_send_topic(topic: str, row: int | None = None) -> None:
     """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
     check_topic(topic, row)
+    if topic.startswith(LMQ_PREFIX):
+        why = f"topic {topic!r}: a light queue gets messages of other topics, by {PROPERTY_INNER_MULTI_DISPATCH}"
+        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
     if is_send_refused(topic):
         raise MessageRejectedError(
             PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r}: only the store itself writes to this topic", row

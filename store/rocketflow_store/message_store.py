@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -64,6 +65,16 @@ if TYPE_CHECKING:
     from rocketflow_store.store_opening import StoreParts
 
 _FIRST_CLEAN_S: Final = 60.0
+_OPEN: Final = weakref.WeakSet["MessageStore"]()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: it has neither the lock nor the threads of the stores that are open."""
+    for store in _OPEN:
+        store.forsake()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class MessageStore:
@@ -76,7 +87,7 @@ class MessageStore:
         File sizes of an existing store are taken from its files. Raises StoreLockedError, NotAStoreError,
         StoreVersionError or StoreAccessError before anything is changed.
         """
-        return cls(Path(path), config or StoreConfig())
+        return cls(Path(path).absolute(), config or StoreConfig())
 
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
@@ -95,6 +106,12 @@ class MessageStore:
             self._lock.release()
             raise
         self.recovery.seconds = time.monotonic() - started
+        _OPEN.add(self)
+
+    def forsake(self) -> None:
+        """In a process that was forked from the one that opened the store: it is closed here, and left as it is."""
+        self._closed = self._forsaken = True
+        self._put.forsake()
 
     def _open(self, config: StoreConfig) -> None:
         with ExitStack() as on_error:
@@ -110,7 +127,7 @@ class MessageStore:
         self._files, self._log, self._queues = parts.files, parts.log, parts.queues
         self._commit_log, self._flush, self._topics = parts.commit_log, parts.flush, parts.topics
         self._allocator = parts.allocator
-        self._closed = False
+        self._closed = self._forsaken = False
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
         self._mark_open()
         self._dispatch = ConfirmedDispatch(parts)
@@ -164,6 +181,8 @@ class MessageStore:
 
     def close(self) -> None:
         """Orderly stop: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
+        if self._forsaken:
+            return
         with self._put.lock:
             if self._closed:
                 return

@@ -54,7 +54,7 @@ class StoreReader:
     _log_files_type: ClassVar[type[MappedFileQueue]] = MappedFileQueue
 
     def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         check_directory(self.path, must_exist=True)
         self.paths = StorePaths.of(self.path, config)
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
@@ -274,7 +274,8 @@ class StoreReader:
         start, writer = self._known_end, self.paths.writer_mark()
         cut = writer != self._known_end_for  # a writer that started since may have cut the log
         if cut or start < self._log.min_phy_offset or self._files.find(start) is None:
-            start = max(self._table.max_unit_end(), self._log.min_phy_offset)
+            self._batch_table.refresh()
+            start = max(self._table.max_unit_end(), self._batch_table.max_unit_end(), self._log.min_phy_offset)
         self._known_end, self._known_end_for = self._log.end_from(start), writer
         return self._known_end
 

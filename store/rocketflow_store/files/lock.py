@@ -27,6 +27,7 @@ _RETRY_S: Final = 0.02
 _FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
 _HELD: dict[tuple[int, int], str] = {}
 _TABLE_LOCK: Final = threading.Lock()
+os.register_at_fork(after_in_child=_HELD.clear)  # a record lock stays with the process that took it
 
 
 class DirectoryLock:

@@ -22,7 +22,7 @@ from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
-from rocketflow_store.errors import StoreError, StoreVersionError, UnreadableError
+from rocketflow_store.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
@@ -190,7 +190,10 @@ def repair_store(
     path = Path(path)
     check_directory(path, must_exist=True)
     paths = StorePaths.of(path, config)
+    if not paths.looks_like_store():
+        raise NotAStoreError(path, "holds no commitlog/: there is nothing to repair")
     result: RepairResult | None = None
+    only_recovered = False
     for _ in range(_MAX_ROUNDS):
         lock = DirectoryLock(paths.lock)
         try:
@@ -198,10 +201,11 @@ def repair_store(
             plan = plan_repair(found, paths, unclean=paths.abort.exists())
             if result is None:
                 result = RepairResult(found, found)
-            stuck = bool(result.steps) and found.findings == result.left.findings
+            stuck = bool(result.steps) and found.findings == result.left.findings and not only_recovered
             result.left = found
             if not stuck:
                 _Apply(paths, config, found, plan).run()
+            only_recovered = plan.recover
         finally:
             lock.release()
         if stuck or not plan.steps:

@@ -71,6 +71,7 @@ class IndexFile:
             fd = os_files.open_file(path, write=True, create=True)
             try:
                 os_files.make_sparse(fd, path, index_file_size(hash_slot_num, index_num))
+                os_files.preallocate(fd, path, HEADER_SIZE)  # it is read through the map: see `_reserve`
             finally:
                 os_files.close_file(fd)
             created = cls(path, hash_slot_num, index_num, write=True)

@@ -306,12 +306,27 @@ def parse_layout(
         raise StoreConfigError(
             "readOnlyCommitLogStorePaths", read_only, "names every directory of storePathCommitLog: none is left"
         )
-    return StoreLayout(
+    layout = StoreLayout(
         tuple(one for one in writable if one not in fixed),
         fixed,
         _from_root(root, consume_queue) if consume_queue else CONSUME_QUEUE,
         _from_root(root, index) if index else INDEX,
     )
+    _refuse_nested(root, layout)
+    return layout
+
+
+def _refuse_nested(root: Path, layout: StoreLayout) -> None:
+    """StoreConfigError where a directory is another one, or within it: what is strange there is set aside."""
+    named = [("storePathCommitLog", one) for one in layout.all_commit_logs]
+    named += [("storePathConsumeQueue", layout.consume_queue), ("storePathIndex", layout.index)]
+    paths = [(name, one, Path(os.path.abspath(root), one)) for name, one in named]
+    for at, (name, one, path) in enumerate(paths):
+        for other_name, other, other_path in paths[:at]:
+            if path == other_path or path in other_path.parents or other_path in path.parents:
+                raise StoreConfigError(name, one, f"is the directory of {other_name} ({other}), or within the other")
+        if path == Path(os.path.abspath(root)):
+            raise StoreConfigError(name, one, "is the store's own directory: name one within it, or elsewhere")
 
 
 def _directories(root: Path, text: str, splitter: str) -> tuple[str, ...]:

@@ -145,6 +145,11 @@ class PutPath:
         with self.lock:
             self._closed = True
 
+    def forsake(self) -> None:
+        """As `close`, in a forked process, where a thread that is not here may hold the lock."""
+        self.lock = PutLock()
+        self._closed = True
+
     def _put_together(self, put: WaitingPut) -> Outcomes:
         """As `put`, where another thread appends just now: with others that come meanwhile."""
         timeout_s = self._timeout_s if self._sync_flush else -1

@@ -74,7 +74,7 @@ class MessageGetter:
             if refused:
                 return GetMessageResult(status, following, low, high)
         tag_filter = TagFilter.parse(tags)
-        max_phy_offset = self._max_phy_offset()
+        min_phy_offset, max_phy_offset = self._log.min_phy_offset, self._max_phy_offset()
         selection = _Selection(self._log, identity)
         total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
         status = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -96,7 +96,7 @@ class MessageGetter:
                 continue
             if not selection.found:
                 status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            if selection.file_is_gone:
+            if selection.file_is_gone and phy_offset < min_phy_offset:
                 removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
         if following == offset and isinstance(queue, ConsumeQueue):  # its file is gone: on with the next
             status, following = GetMessageStatus.OFFSET_FOUND_NULL, min(queue.next_file(offset), high)
