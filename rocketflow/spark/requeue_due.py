@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.spark.store_opening import open_when_free, when_free
 from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, positions_seen, preview_due
+from rocketflow_store.schedule.lost_queues import waiting_queues_are_lost
 from rocketflow_store.schedule.redelivery import UNREADABLE
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.deliver_due import deliver_due_timers
@@ -49,6 +50,7 @@ def deliver_locally(job: RequeueJob) -> Told | None:
     """Deliver, or say what is due, without Spark; None where Spark is to do it."""
     if job.dry_run:
         return _previewed(job)
+    _have_queues(job)
     due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
         return _told(job, None, None, due.next_due_ms, "none"), 0
@@ -61,6 +63,16 @@ def deliver_locally(job: RequeueJob) -> Told | None:
         if due.timers_wait:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
     return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
+
+
+def _have_queues(job: RequeueJob) -> None:
+    """Have lost queues made again before they are asked for what is due."""
+    with StoreReader(job.store, job.store_config()) as reader:
+        lost = waiting_queues_are_lost(reader)
+    if lost:
+        print("queues of waiting messages are lost: they are made again from the log", file=sys.stderr, flush=True)
+        with open_when_free(job.store, job.store_config(), wait=job.wait):
+            pass
 
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -101,6 +102,22 @@ def test_all_kinds_are_delivered_once_without_a_jvm(
         ("delay", "SCHEDULE_TOPIC_XXXX", 7),
         ("timer", "rmq_sys_wheel_timer", 3),
     ]
+
+
+@pytest.mark.parametrize(
+    "lost", [["consumequeue/SCHEDULE_TOPIC_XXXX"], ["consumequeue/rmq_sys_wheel_timer"], ["consumequeue", "rocketflow"]]
+)
+def test_messages_whose_queues_are_lost_are_due_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: list[str]
+) -> None:
+    path = tmp_path / "s"
+    waiting(path)
+    for one in lost:
+        shutil.rmtree(path / one)
+    told = run(capsys, path)
+    assert told["byKind"] == {"delay": 5, "retry": 4, "timer": 3}
+    assert (bodies(path, "orders"), bodies(path, "%RETRY%g")) == (ORDERS, RETRIES)
+    assert run(capsys, path)["rows"] == 0
 
 
 def test_on_spark_the_same_is_delivered(spark: SparkSession, tmp_path: Path) -> None:
