@@ -14,6 +14,7 @@ from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
 from rocketflow.quality.projection import Projection
 from rocketflow.quality.suite import Action
+from rocketflow_store.retry.requeue_properties import DELIVERED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,8 +151,11 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
     quarantine = F.lit(route.quarantine)
     good = F.lit(route.good).cast("string")
     queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
+    own = F.lit(None).cast("map<string,string>")
+    if "properties" in message:  # what was delayed is not to wait again
+        message["properties"] = F.map_filter(message["properties"], lambda name, _: ~name.isin(*DELIVERED))
+        own = message["properties"]
     properties = _quality_properties(broken, message, route, gate)
-    own = message.get("properties", F.lit(None).cast("map<string,string>"))
     values = [_kept(name, plan) for name in condition_columns(plan)]
     observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
     any_bad = bad

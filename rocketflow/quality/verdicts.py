@@ -114,7 +114,7 @@ def _validated(
             )
             for one in checks
         }
-    except MetricFailedError as error:
+    except (MetricFailedError, TypeError, ArithmeticError) as error:  # of an empty batch it may take None for a number
         raise ValidatorError(f"Great Expectations failed: {str(error).splitlines()[0]}") from error
 
 

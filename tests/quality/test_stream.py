@@ -16,8 +16,10 @@ from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
 from rocketflow.quality.results import RESULT_TOPIC, read_results
 from rocketflow.quality.suite import Action
-from rocketflow_store import MessageStore
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.clock import ManualClock
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.schedule.delivery import deliver_due
 from rocketflow_store.sink.sink_commit import CheckpointWentBackError, ReplayMismatchError
 from tests.quality.flight_rules import SUITE, bad_flights
 from tests.quality.topics import fill, origins, rows_of, write_suite
@@ -289,3 +291,20 @@ def test_several_columns_of_unique_values_and_quantiles(spark: SparkSession, tmp
     assert (told.good, told.quarantined) == (7, 3)
     (result,) = read_results(str(tmp_path / "store"))
     assert not result.fields["success"]
+
+
+def test_what_was_delayed_does_not_wait_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Delivered messages still name their level: good and bad ones go on at once all the same."""
+    clock = ManualClock(1_700_000_000_000)
+    with MessageStore.open(tmp_path / "store", StoreConfig(clock=clock)) as opened:
+        for body in (b'{"i": 1}', b'{"i": -3}'):
+            opened.put_message(Message("data", body, queue_id=0, delay_time_level=1, properties={"own": "kept"}))
+        clock.set(clock.now_ms() + 5_000)
+        deliver_due(opened)
+    done = _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")))
+    assert (done.rows, done.quarantined) == (2, 1)
+    for topic, body in (("good", b'{"i": 1}'), ("bad", b'{"i": -3}')):
+        (row,) = rows_of(tmp_path / "store", topic, ["body", "properties"])
+        assert row["body"] == body
+        assert dict(row["properties"])["own"] == "kept"
+        assert "DELAY" not in dict(row["properties"])
