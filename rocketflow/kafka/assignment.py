@@ -80,7 +80,7 @@ class ManualAssignment:
         self._options, self._consumer, self._port = options, consumer, port
         self._topics = _Topics(options, consumer)
         self._assigned: set[Any] = set()
-        self._begun = False
+        self._looked = self._begun = False
 
     def changes(self) -> tuple[dict[Any, Place], list[Any]]:
         """(partitions that came, that went) since this was asked last."""
@@ -89,6 +89,7 @@ class ManualAssignment:
         found = self._topics.look()
         if found is None:
             return {}, []
+        self._looked = True
         wanted = {TopicPartition(topic, one) for topic, ids in found.items() for one in ids}
         came, went = sorted(wanted - self._assigned), sorted(self._assigned - wanted)
         if not came and not went:
@@ -106,7 +107,7 @@ class ManualAssignment:
 
     def is_complete(self) -> bool:
         """Whether it is known what is to be read."""
-        return self._begun
+        return self._looked
 
 
 class GroupAssignment:

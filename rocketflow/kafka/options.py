@@ -130,7 +130,7 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
         raise UsageError("--share and --from latest: let one bridge begin alone, then share")
     if into_store:
         check_store_name(given.quarantine_topic, given.quarantine_topic)
-    bridge_id = given.id or _default_id(direction, given.topics, given.topics_pattern)
+    bridge_id = given.id or _default_id(direction, given.topics, given.topics_pattern, given.map)
     if not _ID.fullmatch(bridge_id):
         raise UsageError(f"--id {bridge_id!r}: 1 to 80 of letters, digits and _ . -")
     check_sink_id(f"kafka-bridge:{bridge_id}")
@@ -163,11 +163,12 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
     )
 
 
-def _default_id(direction: str, topics: str | None, pattern: str | None) -> str:
-    """A name that is the same whenever the same topics are asked for."""
+def _default_id(direction: str, topics: str | None, pattern: str | None, renamed: Sequence[str]) -> str:
+    """A name that is the same whenever the same topics are asked for, under the same names."""
     import hashlib
 
     named = ",".join(sorted((topics or "").split(","))) + "\n" + (pattern or "")
+    named += "".join(f"\n{one}" for one in sorted(renamed))
     return f"{direction}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 
 

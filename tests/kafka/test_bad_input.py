@@ -23,6 +23,7 @@ from rocketflow.kafka.errors import (
 )
 from rocketflow.kafka.from_kafka import KafkaToStore
 from rocketflow.kafka.from_store import StoreToKafka
+from rocketflow.kafka.options import parse
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.errors import StoreLockedError
@@ -252,3 +253,21 @@ def test_an_error_that_names_another_is_that_one() -> None:
     asked = options("store-to-kafka", "127.0.0.1:1", "/nowhere", "--topics", "t")
     known = KafkaError("cannot send after a failure", ProducerFencedError())
     assert isinstance(as_bridge_error(asked, known), FencedBridgeError)
+
+
+def test_other_names_are_another_bridge() -> None:
+    """It has its own progress: under that of the first it would copy nothing."""
+
+    def id_of(*more: str) -> str:
+        asked = ["--bootstrap", "127.0.0.1:9092", "--store", "s", "--topics", "a,b", *more]
+        return parse(asked, program="bridge", direction="kafka-to-store", example="").bridge_id
+
+    assert id_of() == id_of()
+    ids = [id_of(), id_of("--map", "a=one"), id_of("--map", "a=two"), id_of("--map", "a=two", "--map", "b=c")]
+    assert len(set(ids)) == len(ids)
+    assert id_of("--map", "b=c", "--map", "a=two") == ids[-1]
+
+
+def test_a_pattern_without_a_topic_is_caught_up(topics: Topics, store: str) -> None:
+    done = bridge("kafka-to-store", topics.address, store, "--topics-pattern", "no-such-topic-.*", "--until-caught-up")
+    assert (done.rows, done.caught_up, done.exit_code) == (0, True, 0)
