@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
@@ -47,6 +47,7 @@ LATEST: Final = -1
 DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
 _STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_ADDRESSES: Final = re.compile(r"[\w.\-\[\]]+:\d{1,5}(;[\w.\-\[\]]+:\d{1,5})*")
 _OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 _TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000}} (ms)'
 _ASSIGN_FORM: Final = 'JSON such as {"topic": [0, 1]}'
@@ -207,6 +208,8 @@ def local_path(text: str) -> str:
         raise bad_value_error("path", text, "a directory of the local file system (or one mounted on all executors)")
     if not path:
         raise bad_value_error("path", text, "a store directory, or name=dir,name=dir")
+    if _ADDRESSES.fullmatch(path) and not os.path.isdir(path):
+        raise bad_value_error("path", text, "a store directory: going through a broker or NameServer is not available")
     return os.path.abspath(path)
 
 
@@ -339,7 +342,10 @@ def _is_entry(queue_id: str, value: Any, minimum: int) -> bool:
 def _tags(values: OptionValues) -> str | None:
     text = values.text("tags")
     if text is not None:
-        TagFilter.parse(text)
+        try:
+            TagFilter.parse(text)
+        except StoreError as error:
+            raise bad_value_error("tags", text, f"a tag expression such as 'a || b' ({error})") from error
     return text
 
 
@@ -348,7 +354,11 @@ def _sql(values: OptionValues) -> str | None:
     if text is not None:
         from rocketflow_store.sql92 import compile_filter
 
-        compile_filter(text)
+        try:
+            compile_filter(text)
+        except StoreError as error:
+            form = f"an SQL92 expression such as 'n > 3 AND TAGS IS NOT NULL' ({error})"
+            raise bad_value_error("sql", text, form) from error
     return text
 
 

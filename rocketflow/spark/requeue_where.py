@@ -112,7 +112,9 @@ class Chooser:
         everything = StructType([StructField(name, kind) for name, kind in COLUMN_TYPES.items()])
         empty: DataFrame = self._spark.createDataFrame([], everything)
         try:
-            plan = empty.where(self._request.where)._jdf.queryExecution().analyzed()
+            empty.where(self._request.where)
+            # Spark's own where() takes words behind an expression for its name
+            plan = empty.where(f"({self._request.where}\n)")._jdf.queryExecution().analyzed()
         except (ParseException, AnalysisException) as error:
             raise WhereError(f"--where {self._request.where!r}: {_first_words(error)}") from error
         if not plan.deterministic():

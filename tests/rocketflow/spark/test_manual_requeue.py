@@ -275,6 +275,8 @@ def test_quarantined_rows_go_back_to_where_they_were(spark: SparkSession, tmp_pa
         ("body", "not a boolean"),
         ("rand() < 0.5", "chance"),
         ("storeTimestamp < now() - interval 1 hour", "time of day"),
+        ("tags = 'paid' AND", "PARSE_SYNTAX_ERROR"),
+        ("tags = 'paid' nonsense", "PARSE_SYNTAX_ERROR"),
     ],
 )
 def test_a_where_that_cannot_be_used_writes_nothing(spark: SparkSession, store: Path, where: str, words: str) -> None:

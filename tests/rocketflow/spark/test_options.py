@@ -8,7 +8,6 @@ import pytest
 
 from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow.spark.options import PositionKind, SourceOptions, StoreLocation
-from rocketflow_store.errors import InvalidFilterError
 
 BASE = {"path": "/data/a", "subscribe": "orders"}
 TWO = {"path": "a=/data/a,b=/data/b", "subscribe": "orders"}
@@ -153,11 +152,20 @@ def test_a_batch_neither_starts_at_the_end_nor_ends_at_the_start() -> None:
 
 
 def test_filters_are_parsed_at_once() -> None:
-    with pytest.raises(InvalidFilterError):
+    with pytest.raises(OptionError, match=r"option tags='\|\|': .* names no tag"):
         parse(tags="||")
-    with pytest.raises(InvalidFilterError):
+    with pytest.raises(OptionError, match=r"option sql='a >': .* position 3"):
         parse(sql="a >")
     assert parse(sql="a > 1 AND b IS NOT NULL").sql == "a > 1 AND b IS NOT NULL"
+
+
+@pytest.mark.parametrize("path", ["127.0.0.1:9876", "a-b:9876;[c]:10911"])
+def test_an_address_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="is not available"):
+        parse(path=path)
+    (tmp_path / path).mkdir()
+    assert parse(path=path).stores[0].path == str(tmp_path / path)
 
 
 def test_minimum_above_maximum_is_refused() -> None:
