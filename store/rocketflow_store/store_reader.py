@@ -65,7 +65,11 @@ class StoreReader:
         )
         self._log = CommitLogView(self._files, readable_range(self.paths))
         self._table = FileQueueTable(
-            self.paths.consume_queue, self.config.mapped_file_size_consume_queue, self._log, write=False
+            self.paths.consume_queue,
+            self.config.mapped_file_size_consume_queue,
+            self._log,
+            write=False,
+            stopped_in_order=lambda: not self.paths.abort.exists(),
         )
         self.index = IndexService(
             self.paths.index,

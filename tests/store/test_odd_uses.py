@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.errors import NotAStoreError, StoreClosedError, StoreConfigError, StoreLockedError
+from rocketflow_store.errors import NotAStoreError, StoreClosedError, StoreConfigError, StoreError, StoreLockedError
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.status import GetMessageStatus, PutMessageStatus
 from tests.store.damage import CONFIG, flip
+
+
+def main_code(*words: object) -> int:
+    return run([str(one) for one in words])
 
 
 def test_a_process_that_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +103,34 @@ def test_a_unit_that_points_into_nowhere(tmp_path: Path) -> None:
         assert [one.body for one in found.messages] == [b"%d" % number for number in range(15) if number != 2]
         assert (found.status, found.next_begin_offset) == (GetMessageStatus.FOUND, 15)
         assert len(reader.get_message("t", 0, 2, 32).messages) == 12
+
+
+@pytest.mark.parametrize("damage", [bytes(20), b"\xff" * 8, bytes(12)])
+@pytest.mark.parametrize("numbers", [[2], [2, 3, 4, 30], [*range(20, 40)]], ids=str)
+def test_a_blank_unit_is_not_the_end_of_its_queue(tmp_path: Path, damage: bytes, numbers: list[int]) -> None:
+    """A store that was stopped in order: what is behind it is served, and what it was of is told to be lost."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, CONFIG) as store:
+        for number in range(90):
+            store.put_message(Message("t", b"%d" % number, queue_id=0))
+    for number in numbers:
+        base = number // 20 * 400
+        with (path / "consumequeue" / "t" / "0" / f"{base:020d}").open("r+b") as units:
+            units.seek(number * 20 - base)
+            units.write(damage)
+    with StoreReader(path) as reader:
+        assert reader.bounds("t", 0) == (0, 90)
+        with pytest.raises(StoreError):
+            list(reader.read("t", 0, 0, 90, ["body"]))
+        batches = reader.read("t", 0, 0, 90, ["body"], on_missing="skip")
+        served = [int(body) for batch in batches for body in batch["body"].to_pylist()]
+        assert served == [number for number in range(90) if number not in numbers]
+        assert reader.get_message("t", 0, 5, 1).messages[0].body == b"5" or 5 in numbers
+    assert main_code("store", "cat", path, "--topic", "t", "--json") == 3
+    with MessageStore.open(path, CONFIG) as store:
+        found = [one for at in range(0, 90, 20) for one in store.get_message("t", 0, at, 20).messages]
+        assert [one.body for one in found] == [b"%d" % number for number in range(90)]
+    assert verify_store(path).findings == []
 
 
 def test_damage_among_batches(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from rocketflow_store.errors import (
     StoreFullError,
     StoreLockedError,
 )
+from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.services.retention import (
@@ -229,6 +231,27 @@ def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) ->
             assert reader.bounds("quiet", 0) == (33, high + 1)
             assert store.get_message("quiet", 0, high).messages[0].body == b"on"
     assert verify_store(path).findings == []
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize("lost", ["consumequeue/quiet", "consumequeue"])
+def test_a_queue_that_retention_emptied_and_that_is_lost(tmp_path: Path, lost: str, repaired: bool) -> None:
+    """Its offsets are not given a second time, and no message is told to be lost that was removed."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, config()) as store:
+        for number in range(33):
+            store.put_message(Message("quiet", b"%d" % number, queue_id=0))
+        fill(store, 300)
+        age(store, hours=100, files=len(store._files) - 1)
+        store.clean()
+    shutil.rmtree(path / lost)
+    if repaired:
+        repair_store(path, config())
+    with MessageStore.open(path, config()) as store:
+        low, high = store.bounds("quiet", 0)
+        assert high == 33
+        assert low == (0 if repaired and lost == "consumequeue" else 33)
+        assert store.put_message(Message("quiet", b"on", queue_id=0)).queue_offset == 33
 
 
 def test_files_go_by_the_hour_in_batches(tmp_path: Path) -> None:

@@ -513,9 +513,24 @@ class _Verification:
         lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
         if not self._reader.index.files and keys and lost and self._state == "clean":
             self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")
-        if self._state == "unclean" and self._result.records and not self._bounds:
-            why = "no queue is there, and the log has messages; the next open makes them again"
-            self._found.add("missing-unit", paths.consume_queue, 0, 0, why)
+        if self._state == "unclean":
+            self._not_made_again(any(report.keyed for report in reports))
+
+    def _not_made_again(self, keyed: bool) -> None:
+        """What a store that was not stopped in order lacks altogether: the next open makes it again."""
+        paths, found = self._reader.paths, self._found
+        again = "the next open makes"
+        if not self._reader.index.files and keyed and self._reader.config.message_index_enable:
+            why = f"no index file is there, and messages have keys; {again} them"
+            found.add("missing-entry", paths.index, 0, 0, why)
+        if self._result.records and not self._bounds:
+            why = f"no queue is there, and the log has messages; {again} them again"
+            found.add("missing-unit", paths.consume_queue, 0, 0, why)
+            return
+        for (topic, queue_id), report in sorted(self._queues.items()):
+            if report.unserved:
+                why = f"it is not there, and the log has {report.unserved} messages of it; {again} it again"
+                found.add("missing-unit", paths.consume_queue / topic / str(queue_id) / f"{0:020d}", 0, 0, why)
 
 
 def _is_blank(mapped: MappedFile, start: int, stop: int) -> bool:

@@ -72,6 +72,8 @@ class QueueReport:
     missing: RangeSet = field(default_factory=RangeSet)
     wrong: RangeSet = field(default_factory=RangeSet)
     stray: RangeSet = field(default_factory=RangeSet)
+    unserved: int = 0
+    """Records that are of it, where it has no unit at all and nothing tells that it must."""
     right: RangeSet = field(default_factory=RangeSet)
     """Of light queues alone: a record names other queues than its own."""
 
@@ -81,6 +83,7 @@ class QueueReport:
         self.missing.update(other.missing)
         self.wrong.update(other.wrong)
         self.right.update(other.right)
+        self.unserved += other.unserved
 
 
 @dataclass(slots=True)
@@ -93,6 +96,8 @@ class LogFileReport:
     mark: int = 0
     """Where the end mark stands, in a file that has one."""
     without_record_crc: int = 0
+    keyed: bool = False
+    """Whether a message has a key."""
     max_store_timestamp: int = 0
     damage: list[Damage] = field(default_factory=list)
     heads: list[Damage] = field(default_factory=list)
@@ -159,6 +164,7 @@ class LogFileCheck:
         report.bytes += int(records.sizes.sum())
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
         of_row = rows.entries.of_row
+        report.keyed = report.keyed or len(of_row) > 0
         self._pairs.append(((records.positions[of_row] << 32) | rows.entries.hashes, rows.store_timestamps[of_row]))
         self._units_of(rows, records)
 
@@ -252,9 +258,11 @@ class LogFileCheck:
         offsets = rows.queue_offsets[mine]
         must = (rows.phy_offsets[mine] < context.settled) | (offsets < (known[1] if known else 0))
         must &= _plausible(offsets, max(known[1] if known else 0, report.next_offset), self._limit // MIN_RECORD_SIZE)
+        queue = context.reader.find(topic, queue_id)
+        if known is None and queue is None:
+            report.unserved += int(np.count_nonzero(~must))
         if not must.all():
             mine, offsets = mine[must], offsets[must]
-        queue = context.reader.find(topic, queue_id)
         if len(mine) == 0:
             return
         report.next_offset = max(report.next_offset, int(offsets.max()) + 1)

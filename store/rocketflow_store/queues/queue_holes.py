@@ -116,6 +116,13 @@ def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple
         queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
 
 
+def blank_slots(queue: ConsumeQueue, start: int, end: int) -> None:
+    """Give the slots [start, end) units that only fill the room: their messages were removed."""
+    unit = _unit(-1, -1, ())
+    for first in range(start, end, _BLOCK):
+        queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
+
+
 def _ceiling(queue: ConsumeQueue, following: int, rest: Units, end: int) -> int:
     """Physical offset of the first record behind a hole; -1 where there is none."""
     while True:

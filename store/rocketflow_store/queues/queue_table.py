@@ -17,12 +17,14 @@ from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.queues.consume_queue import Units
 
 _TAIL_BLOCK: Final = 64
+_PROBED: Final = 4096
 
 
 @dataclass(slots=True)
@@ -47,7 +49,17 @@ class FileQueueTable:
     units that a crash left behind the end, do not.
     """
 
-    def __init__(self, directory: Path, file_size: int, log: CommitLogView, *, write: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        log: CommitLogView,
+        *,
+        write: bool,
+        stopped_in_order: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Where `stopped_in_order` nothing is left behind the queues' ends: what is there is theirs."""
+        self._stopped_in_order = stopped_in_order
         self._directory, self._file_size, self._log, self._write = directory, file_size, log, write
         self._known: dict[tuple[str, int], _Known] = {}
 
@@ -122,7 +134,7 @@ class FileQueueTable:
             seen = -1
         if seen < 0:
             queue.refresh()
-            found = queue.scan_end()
+            found = self._behind_holes(queue, queue.scan_end())
         else:
             found = queue.probe_end(seen)
             if found % queue.units_per_file == 0:  # the next file may be new
@@ -135,6 +147,13 @@ class FileQueueTable:
         if confirm_offset is None or found == 0:
             return found
         return self._confirmed(queue, found, confirm_offset)
+
+    def _behind_holes(self, queue: ConsumeQueue, found: int) -> int:
+        """`found`, or the end of what is there behind a hole: a damaged unit is not the end of its queue."""
+        if not self._stopped_in_order():
+            return found
+        reached = queue.written_end()
+        return max(self._trim(queue, found, reached), found) if reached > found else found
 
     def _trim(self, queue: ConsumeQueue, floor: int, found: int) -> int:
         """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
@@ -183,6 +202,9 @@ class FileQueueTable:
             while start < stop:
                 middle = (start + stop) // 2
                 unit = queue.units(middle, middle + 1)
+                if len(unit) and not written(unit)[0]:  # a hole: what is behind it decides
+                    unit = queue.units(middle, min(middle + _PROBED, stop))
+                    unit = unit[written(unit)][:1]
                 if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
                     stop = middle
                 else:

@@ -123,6 +123,14 @@ class UnitFiles:
                 end = found
         return end
 
+    def written_end(self) -> int:
+        """Number behind the last unit of which a byte is not zero, whatever is in front of it."""
+        for mapped in reversed(self._queue.files):
+            found = mapped.written_end(keep_cached=True)
+            if found:
+                return -(-(mapped.file_from_offset + min(found, mapped.file_size)) // self.UNIT_SIZE)
+        return 0
+
     def probe_end(self, start: int) -> int:
         """Number of the first invalid unit at or behind `start`."""
         block = _PROBE_UNITS

@@ -185,6 +185,7 @@ class _Scan:
         self._task, self._range, self._settings = task, task.range, task.settings
         self._report = ScanReport(task.number)
         self._run_length = RunLength()
+        self._strays: list[tuple[int, int, str]] = []
         self._units, self._batches = _Collected(UNIT_DTYPE), _Collected(BATCH_UNIT_DTYPE)
         self._entries: list[npt.NDArray[np.void]] = []
         side = task.settings.side
@@ -266,9 +267,23 @@ class _Scan:
                 self._entries.append(entries)
         if choice.units:
             leave_out_deleted(rows, settings.floors)
+            queued = rows.queue_of >= 0
             leave_out_strays(rows)
+            self._note_strays(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
             self._take_light(rows)
             self._take_units(rows)
+
+    def _note_strays(self, rows: DispatchRows, strays: npt.NDArray[np.intp]) -> None:
+        """Records that claim a place far from their neighbours': what they are is lost, they are in no queue."""
+        for phy_offset, size, claimed in zip(
+            rows.phy_offsets[strays].tolist(),
+            rows.sizes[strays].tolist(),
+            rows.queue_offsets[strays].tolist(),
+            strict=True,
+        ):
+            why = f"says it is queue offset {claimed}, far from its neighbours"
+            self._strays.append((phy_offset, phy_offset + size, why))
+            self._report.records -= 1
 
     def _take_units(self, rows: DispatchRows) -> None:
         choice, queues = self._settings.choice, rows.queues
@@ -308,6 +323,8 @@ class _Scan:
 
     def _leave(self) -> None:
         report, side = self._report, self._settings.side
+        if self._strays:
+            report.damage = sorted(report.damage + self._strays)
         for kind, collected in ((PartKind.UNITS, self._units), (PartKind.BATCH_UNITS, self._batches)):
             found = collected.sorted(by_place=kind is PartKind.BATCH_UNITS)
             if found is None:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.recovery.stop_record import IndexState, QueueFile
+    from rocketflow_store.recovery.stop_record import IndexState, QueueState
 
 Queue = tuple[str, int]
 
@@ -193,7 +193,7 @@ class _Look:
                     found[key] = why
             for key, state in states.items():
                 if key not in found:
-                    why = self._changed(room, key, queues.get(key), state.files, unit_size)
+                    why = self._changed(room, key, queues.get(key), state, unit_size)
                     if why:
                         found[key] = why
         if self._ends is not None:
@@ -223,17 +223,15 @@ class _Look:
                 return f"files between {one.name} and {following.name} are missing"
         return ""
 
-    def _changed(
-        self, room: Path, key: Queue, entries: list[_Entry] | None, files: tuple[QueueFile, ...], unit_size: int
-    ) -> str:
+    def _changed(self, room: Path, key: Queue, entries: list[_Entry] | None, state: QueueState, unit_size: int) -> str:
         """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
         if key[0] in self._lost.deleted_topics or key[0] in self._deleted.unfinished:
             return ""
         if entries is None:
-            return "its directory is missing" if files else ""
+            return "its directory is missing" if state.end else ""
         names = {int(one.name): one for one in entries if _is_name(one, _NAME_DIGITS)}
         directory = room / key[0] / str(key[1])
-        for file in files:
+        for file in state.files:
             entry = names.get(file.base)
             if entry is None:
                 if file.last_phy_offset >= self._min_phy_offset or not names:

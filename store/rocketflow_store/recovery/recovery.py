@@ -36,7 +36,7 @@ from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays, lost_slots
+from rocketflow_store.queues.queue_holes import blank_slots, fill_holes, leave_out_deleted, leave_out_strays, lost_slots
 from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
@@ -470,7 +470,10 @@ class Recovery:
             if self._queues.find(*key) is not None or key in self._lost_queues:
                 there = self._queues.end(*key)
                 if there < wanted and end > 0:
-                    lost_slots(self._queues.add(*key), there, wanted, self._skipped, log)
+                    if there == 0 and record is not None and record.is_expired(key, self._log.min_phy_offset):
+                        blank_slots(self._queues.add(*key), there, wanted)
+                    else:
+                        lost_slots(self._queues.add(*key), there, wanted, self._skipped, log)
                     self._queues.forget_queue(*key)
                     shrunk.append(key)
         for key, wanted in of_batches.items():

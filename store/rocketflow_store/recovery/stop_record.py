@@ -129,6 +129,11 @@ class StopRecord:
             told["recordCrcFrom"],
         )
 
+    def is_expired(self, queue: tuple[str, int], min_phy_offset: int) -> bool:
+        """Whether every message of a queue was in front of where the log begins now."""
+        state = self.queues.get(queue)
+        return state is not None and bool(state.files) and state.files[-1].last_phy_offset < min_phy_offset
+
     def without_files(self) -> Self:
         """What stays true when queues and index are made again: where the log and the queues end."""
         queues = {key: replace(one, files=()) for key, one in self.queues.items()}
