@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from rocketflow_store.store_reader import StoreReader
 
 
+def _file_name(topic: str) -> str:
+    """Of a topic's files: another for each topic, and none that Spark hides (those that begin with `_`)."""
+    name = topic.replace("%", "+")
+    return f"@{name}" if name.startswith("_") else name
+
+
 def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict[str, Any]:
     """Write every queue of `topic` into `directory`; {topic, rows, files, leftOut}. Memory is bounded by one batch.
 
@@ -32,7 +38,7 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
         low, high = reader.bounds(topic, queue_id)
         if low == high:
             continue
-        path = target / f"{topic.replace('%', '_')}-{queue_id:05d}.parquet"
+        path = target / f"{_file_name(topic)}-{queue_id:05d}.parquet"
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:

@@ -42,8 +42,12 @@ from rocketflow_store.errors import (
     UnknownColumnError,
 )
 from rocketflow_store.format.compression import compress_body
+from rocketflow_store.fsck.recovery_preview import preview_recovery
+from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import COMPRESSED_FLAG
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from tests.store.damage import digests
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
@@ -174,8 +178,14 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         store.put_message(Message("t", b"x"))
         meta = store.paths.meta
     meta.write_text(meta.read_text().replace('"formatVersion": 1', '"formatVersion": 99'))
-    with pytest.raises(StoreVersionError, match="99"):
-        MessageStore.open(path)
+    shutil.rmtree(path / "consumequeue")
+    before = digests(path)
+    for change in (MessageStore.open, repair_store, preview_recovery, rebuild_store):
+        with pytest.raises(StoreVersionError, match=r"of format version 99.* write with the version that made it"):
+            change(path)
+    assert digests(path) == before
+    with StoreReader(path) as reader:
+        assert reader.look_message_by_offset(0) is not None
 
 
 def test_an_open_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.store_meta import refuse_another_version
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 from rocketflow_store.store_reader import StoreReader
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 def preview_recovery(path: Path, config: StoreConfig | None = None) -> RecoveryResult:
     """The result that opening the store for writing would have; `dispatched` counts records to look at again."""
     with StoreReader(path, config) as reader:
+        refuse_another_version(reader.paths)
         return reader.preview(_preview)
 
 

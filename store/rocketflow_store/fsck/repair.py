@@ -34,7 +34,7 @@ from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import recorded_layout
-from rocketflow_store.layout.store_meta import FORMAT_VERSION
+from rocketflow_store.layout.store_meta import FORMAT_VERSION, refuse_another_version
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
@@ -192,6 +192,7 @@ def repair_store(
     paths = StorePaths.of(path, config)
     if not paths.looks_like_store():
         raise NotAStoreError(path, "holds no commitlog/: there is nothing to repair")
+    refuse_another_version(paths)
     result: RepairResult | None = None
     only_recovered = False
     for _ in range(_MAX_ROUNDS):

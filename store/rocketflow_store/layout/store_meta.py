@@ -86,15 +86,34 @@ class StoreMeta:
                 paths.meta, f"is not readable ({error}); restore it, or remove it if this store is the right one"
             ) from error
 
-    def _check(self, paths: StorePaths, config: StoreConfig) -> None:
+    def check_version(self, paths: StorePaths) -> None:
+        """StoreVersionError where the store is of another format."""
         if self.format_version != FORMAT_VERSION:
             raise StoreVersionError(
-                paths.meta, f"format version {self.format_version}, this version writes {FORMAT_VERSION}"
+                paths.meta,
+                f"is of format version {self.format_version}, this RocketFlow writes {FORMAT_VERSION}: "
+                "write with the version that made it; reading goes on",
             )
+
+    def _check(self, paths: StorePaths, config: StoreConfig) -> None:
+        self.check_version(paths)
         for name, mine in self.sizes.items():
             theirs = getattr(config, name)
             if mine != theirs:
                 raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")
+
+
+def refuse_another_version(paths: StorePaths) -> None:
+    """StoreVersionError where a version of another format wrote: nothing is to be changed; reading goes on.
+
+    A file that cannot be understood tells nothing of the format.
+    """
+    try:
+        meta = StoreMeta._load(paths) if paths.meta.is_file() else None
+    except StoreVersionError:
+        return
+    if meta is not None:
+        meta.check_version(paths)
 
 
 def gives_record_crc(paths: StorePaths) -> bool:

@@ -13,6 +13,7 @@ from rocketflow_store.errors import StoreError, UnknownTopicError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.index.index_service import IndexService, next_name
+from rocketflow_store.layout.store_meta import refuse_another_version
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -59,6 +60,7 @@ def rebuild_store(
     chosen: Engine = engine or LocalEngine(1)
     result = RebuildResult(shown(path), chosen.name, request.dry_run)
     with find_places(path, request, config) as places:
+        refuse_another_version(places.out)
         if request.dry_run:
             _Rebuild(places, request, chosen, progress, result).preview()
         else:

@@ -256,3 +256,17 @@ def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
         [sys.executable, "-c", submit], env=environment(), capture_output=True, timeout=60, check=True
     )
     assert (ended.stdout, ended.stderr) == (b"out\n", b"error\n")
+
+
+def test_files_of_an_export_are_of_one_topic_each_and_none_is_hidden(tmp_path: Path) -> None:
+    """Spark leaves out names that begin with `_`."""
+    topics = ("%DLQ%g", "_DLQ_g", "a%b", "a_b", "_a")
+    with MessageStore.open(tmp_path / "s", SIZES) as store:
+        for topic in topics:
+            store.put_message(Message(topic, topic.encode(), queue_id=0))
+    for topic in topics:
+        assert run(["store", "export", str(tmp_path / "s"), "--topic", topic, "--to", str(tmp_path / "to")]) == 0
+    import pyarrow.dataset
+
+    rows = pyarrow.dataset.dataset(tmp_path / "to").to_table().to_pylist()
+    assert sorted((one["topic"], one["body"].decode()) for one in rows) == sorted((one, one) for one in topics)
