@@ -29,7 +29,7 @@ from rocketflow.kafka.errors import (
     MessageRefusedError,
     TopicMissingError,
 )
-from rocketflow.kafka.kafka_topics import TargetTopics
+from rocketflow.kafka.kafka_topics import TargetTopics, TopicLimits
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
 from rocketflow.kafka.progress_mark import Progress, encode_mark, ensure_topic, read_mark
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
@@ -318,7 +318,7 @@ class StoreToKafka:
                 headers.append((names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()))
         sizes = np.diff(np.frombuffer(batch.column("body").buffers()[1], np.int32, batch.num_rows + 1,
                                       batch.column("body").offset * 4))  # fmt: skip
-        most = self._kafka.max_message_bytes(target)
+        limits, now_ms = self._kafka.limits(target), clients.now_ms()
         sent.size += int(sizes.sum()) + _RECORD_OVERHEAD * batch.num_rows
         sent.rows += batch.num_rows
         partition = None if self._options.by_key else one.queue_id
@@ -327,12 +327,16 @@ class StoreToKafka:
         nulls = _has_nulls(rows.headers)
         if nulls:
             clients.allow_null_headers()
-        in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > most - _PROPERTIES_ROOM
+        in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
+        stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
+        in_doubt = in_doubt or any(limits.why_not_at(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
             if in_doubt:
-                why = rows.faults.get(at) or self._why_refused(key, value, headers, most)
+                why = rows.faults.get(at) or self._why_refused(key, value, headers, limits)
+                why = why or limits.why_not_at(stamp, now_ms)
                 if why is not None:
                     self._set_aside(one, batch, at, why, sent)
                     continue
@@ -343,9 +347,14 @@ class StoreToKafka:
                 place = partition
             send(target, null if value is None else value, key, headers, place, stamp)
 
-    def _why_refused(self, key: bytes | None, value: bytes | None, headers: list[Any], most: int) -> str | None:
+    def _why_refused(
+        self, key: bytes | None, value: bytes | None, headers: list[Any], limits: TopicLimits
+    ) -> str | None:
+        if key is None and limits.needs_keys:
+            return "it has no key, which a compacted topic asks for"
         size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
         size += sum(len(name.encode()) + len(item or b"") + 10 for name, item in headers)
+        most = limits.max_bytes
         return f"about {size} bytes, the topic and the client allow {most}" if size > most else None
 
     def _set_aside(self, one: _Range, batch: pa.RecordBatch, at: int, why: str, sent: _Sent) -> None:

@@ -1,7 +1,8 @@
-"""Topics that are written to: how many partitions they have, and how long a message may be."""
+"""Topics that are written to: how many partitions they have, and which messages they take."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
@@ -13,6 +14,24 @@ if TYPE_CHECKING:
 
 _OVERHEAD: Final = 512
 """Bytes of a batch that are no message's."""
+_FOREVER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """Which messages a topic takes: so many bytes, with a key where it is compacted, of times around now (ms)."""
+
+    max_bytes: int
+    needs_keys: bool = False
+    before_ms: int = _FOREVER
+    after_ms: int = _FOREVER
+
+    def why_not_at(self, stamp: int | None, now_ms: int) -> str | None:
+        """Why the topic takes no message of this time; None where it does."""
+        if stamp is None or -self.before_ms <= stamp - now_ms <= self.after_ms:
+            return None
+        side = "after" if stamp > now_ms else "before"
+        return f"its time is {stamp} ms, the topic's message.timestamp.{side}.max.ms does not allow that"
 
 
 class TargetTopics:
@@ -21,7 +40,7 @@ class TargetTopics:
     def __init__(self, options: BridgeOptions) -> None:
         self._options = options
         self._partitions: dict[str, int] = {}
-        self._most: dict[str, int] = {}
+        self._limits: dict[str, TopicLimits] = {}
 
     def partitions(self, topic: str, at_least: int) -> int:
         """How many partitions a topic has.
@@ -38,11 +57,11 @@ class TargetTopics:
             )
         return found
 
-    def max_message_bytes(self, topic: str) -> int:
-        """How long a message may be, for the topic and for the client."""
-        if topic not in self._most:
+    def limits(self, topic: str) -> TopicLimits:
+        """What the topic, and the client, take."""
+        if topic not in self._limits:
             self._look(topic, 1)
-        return self._most[topic]
+        return self._limits[topic]
 
     def _look(self, topic: str, at_least: int) -> None:
         admin = clients.admin(self._options)
@@ -52,7 +71,7 @@ class TargetTopics:
                     self._create(admin, topic, at_least)
                 found = admin.describe_topics([topic])[0]
                 self._partitions[topic] = len(found["partitions"])
-                self._most[topic] = min(_max_message_bytes(admin, topic), self._client_limit()) - _OVERHEAD
+                self._limits[topic] = _limits(admin, topic, self._client_limit())
         finally:
             admin.close()
 
@@ -71,23 +90,28 @@ class TargetTopics:
         return int(given.get("max_request_size", clients.MAX_REQUEST_BYTES))
 
 
-def _max_message_bytes(admin: Any, topic: str) -> int:
+def _limits(admin: Any, topic: str, client_bytes: int) -> TopicLimits:
     from kafka.admin import ConfigResource, ConfigResourceType
 
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
-    return _find(answer, "max.message.bytes", 1 << 20)
+    most = min(int(_find(answer, "max.message.bytes") or 1 << 20), client_bytes) - _OVERHEAD
+    compacted = "compact" in (_find(answer, "cleanup.policy") or "")
+    if _find(answer, "message.timestamp.type") == "LogAppendTime":
+        return TopicLimits(most, compacted)
+    window = (int(_find(answer, f"message.timestamp.{side}.max.ms") or _FOREVER) for side in ("before", "after"))
+    return TopicLimits(most, compacted, *window)
 
 
-def _find(answer: Any, name: str, default: int) -> int:
-    """A number in the administrator's nested answer."""
+def _find(answer: Any, name: str) -> str | None:
+    """A value in the administrator's nested answer."""
     if isinstance(answer, dict):
         if name in answer:
             value = answer[name]
-            return int(value["value"] if isinstance(value, dict) else value)
+            return str(value["value"] if isinstance(value, dict) else value)
         answer = list(answer.values())
     if isinstance(answer, (list, tuple)):
         for one in answer:
-            found = _find(one, name, -1)
-            if found >= 0:
+            found = _find(one, name)
+            if found is not None:
                 return found
-    return default
+    return None

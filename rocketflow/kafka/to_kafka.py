@@ -121,9 +121,9 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
         values[row] = None
 
     def timestamp(row: int, text: str) -> None:
-        if not -1 <= int(text) < 1 << 63:
+        if not -(1 << 63) <= int(text) < 1 << 63:
             raise ValueError("is no time in ms")
-        timestamps[row] = int(text) if int(text) >= 0 else None
+        timestamps[row] = int(text)
 
     def listed(row: int, text: str) -> None:
         headers[row] = _listed(json.loads(text), dict(headers[row]))

@@ -92,6 +92,30 @@ def test_messages_that_kafka_would_not_take(topics: Topics, store: str, name: Na
     assert dict(topics.read(refused, 1)[0][0].headers)["rocketmq.origin"] == f"{source}:0:1".encode()
 
 
+def test_messages_without_a_key_or_of_a_time_that_the_topic_does_not_take(
+    topics: Topics, store: str, name: Name
+) -> None:
+    source, refused = name("odd"), name("refused")
+    topics.create(source, partitions=1, **{"cleanup.policy": "compact"})
+    in_2100 = 4_102_444_800_000
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages(
+            [
+                Message(source, b"fine", queue_id=0, keys="k"),
+                Message(source, b"keyless", queue_id=0),
+                Message(source, b"early", queue_id=0, keys="k", born_timestamp=in_2100),
+            ]
+        )
+    asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
+    with pytest.raises(MessageRefusedError, match=f"topic {source} queue 0 queue offset 1: it has no key"):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
+    assert (done.rows, done.quarantined, done.exit_code) == (1, 2, 3)
+    why = [dict(one.headers)["refused"] for one in topics.read(refused, 1)[0]]
+    assert why[1] == b"its time is %d ms, the topic's message.timestamp.after.max.ms does not allow that" % in_2100
+
+
 def test_messages_that_kafka_deleted_are_told(topics: Topics, store: str, name: Name) -> None:
     from kafka import TopicPartition
 

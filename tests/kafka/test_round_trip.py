@@ -151,3 +151,14 @@ def test_the_offset_map_names_every_message(topics: Topics, store: str, name: Na
             assert got.properties["KAFKA_OFFSET"] == str(offset)
         assert queue_offset_of(reader, "kafka-bridge:map", source, source, 1, 150) is None
         assert queue_offset_of(reader, "kafka-bridge:other", source, source, 1, 0) is None
+
+
+def test_times_before_1970_come_back(topics: Topics, store: str, name: Name) -> None:
+    source, target = name("old"), name("copy")
+    topics.create(source, target, partitions=1)
+    sent = [Sent(b"k", b"%d" % number, stamp=stamp) for number, stamp in enumerate((-1, -5, 0, 5))]
+    topics.send(source, sent, 0)
+    bridge("kafka-to-store", topics.address, store, "--topics", source)
+    local = source.replace(".", "|")
+    bridge("store-to-kafka", topics.address, store, "--topics", local, "--map", f"{target}={local}")
+    assert [one.stamp for one in topics.read(target, 1)[0]] == [-1, -5, 0, 5]
