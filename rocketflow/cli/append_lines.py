@@ -166,6 +166,8 @@ def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
 
 def _body(fields: dict[str, Any]) -> bytes:
     if "bodyBase64" in fields:
+        if fields.get("body") is not None:
+            raise ValueError("body and bodyBase64: give one of them")
         try:
             return base64.b64decode(fields["bodyBase64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:

@@ -133,10 +133,14 @@ def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
 
 def preflight(job: StreamJob) -> None:
     """Find before a JVM starts what can be found: the source is a store, the options are known."""
+    from rocketflow.spark.option_values import OptionError
     from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink_options import SinkOptions
     from rocketflow.spark.topic_check import check_source
 
+    for name, argument in (("path", "--source"), ("subscribe", "--subscribe")):
+        if name in {one.lower() for one in job.options}:
+            raise OptionError(name, f"--option {name}: {argument} says that")
     options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
     source = SourceOptions.parse(options, streaming=True)
     SinkOptions.parse({"path": job.sink, **({"topic": job.topic} if job.topic else {}), **job.sink_options})

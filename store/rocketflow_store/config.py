@@ -428,7 +428,7 @@ class StoreConfig:
         root, splitter = values.get("storePathRootDir"), chosen.get("multi_path_splitter", ",")
         for name in _PATH_FIELDS:
             if root and chosen.get(name):
-                chosen[name] = splitter.join(_beneath(root, one.strip()) for one in chosen[name].split(splitter))
+                chosen[name] = splitter.join(_beneath(root, one.strip()) for one in chosen[name].split(splitter or ","))
         return cls(**{**chosen, **overrides})
 
     @classmethod

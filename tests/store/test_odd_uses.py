@@ -72,11 +72,12 @@ def test_a_forked_process(tmp_path: Path) -> None:
         {"store_path_consume_queue": "."},
         {"store_path_commit_log": "consumequeue"},
         {"store_path_commit_log": "a,a/b"},
+        {"store_path_commit_log": "a,b", "multi_path_splitter": ""},
     ],
 )
 def test_directories_within_each_other(tmp_path: Path, paths: dict[str, str]) -> None:
     """What is strange in a directory is set aside: the log would be, in that of the index."""
-    with pytest.raises(StoreConfigError, match="directory"):
+    with pytest.raises(StoreConfigError, match=r"directory|multiPathSplitter"):
         MessageStore.open(tmp_path / "s", replace(CONFIG, **paths))  # type: ignore[arg-type]
     assert not (tmp_path / "s").exists() or not any((tmp_path / "s").iterdir())
 
@@ -168,3 +169,21 @@ def test_an_index_file_has_blocks_before_it_is_looked_at(tmp_path: Path, monkeyp
     monkeypatch.setattr(IndexFile, "_read_header", reading)
     IndexFile.create(tmp_path / "20261122000000000", 50, 200, None).close()
     assert min(seen) > 0
+
+
+def test_a_directory_in_the_place_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, CONFIG) as store:
+        for number in range(30):
+            store.put_message(Message("t", b"x", queue_id=0, keys=f"k{number}"))
+    (file,) = (path / "index").iterdir()
+    (path / "abort").touch()
+    for one in (file, path / "rocketflow" / "ends"):
+        one.unlink(missing_ok=True)
+        one.mkdir()
+    with StoreReader(path) as reader:
+        assert reader.bounds("t", 0) == (0, 30)
+    assert verify_store(path).findings
+    with MessageStore.open(path, CONFIG) as store:
+        assert len(store.query_message("t", "k7")) == 1
+    assert verify_store(path).findings == []

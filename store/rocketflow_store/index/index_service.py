@@ -67,6 +67,8 @@ class IndexService:
     def _open(self, name: str) -> None:
         path = self._directory / name
         try:
+            if not self._write and path.is_dir():
+                return  # the next open for writing sets it aside
             if path.stat().st_size < HEADER_SIZE:
                 if self._write:  # a power loss took what was to be its content: nothing in it is missed
                     os_files.remove_file(path)

@@ -300,6 +300,8 @@ def parse_layout(
     """The layout that settings ask for, None where they ask for none. Paths are taken from `root` on."""
     if not (commit_logs or read_only or consume_queue or index):
         return None
+    if not splitter:
+        raise StoreConfigError("multiPathSplitter", splitter, "has to be at least one character")
     writable = _directories(root, commit_logs, splitter) or (COMMIT_LOG,)
     fixed = _directories(root, read_only, splitter)
     if not set(writable) - set(fixed):

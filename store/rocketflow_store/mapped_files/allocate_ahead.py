@@ -67,8 +67,9 @@ class AllocateMappedFileService:
                 return
             self._wanted = sorted([*self._wanted, *new])
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="allocate-mapped-file", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="allocate-mapped-file", daemon=True)
+                thread.start()
+                self._thread = thread  # not before it can be waited for
             self._changed.notify_all()
 
     def place(self, offset: int, path: Path) -> None:

@@ -121,7 +121,7 @@ class LostState:
         for directory in [one for room, queues in rooms for one in (room, *(room / topic for topic, _ in queues))]:
             if directory.is_file():  # in a directory's place
                 quarantine.note(SET_ASIDE, directory, 0, 0, "is no directory", quarantine.set_aside(directory))
-        for file in (paths.checkpoint, paths.confirm, paths.stop_record):
+        for file in (paths.checkpoint, paths.confirm, paths.stop_record, paths.durable_ends):
             if file.is_dir():
                 quarantine.note(SET_ASIDE, file, 0, 0, "is a directory", quarantine.set_aside(file))
         for room, queues in rooms:

@@ -47,6 +47,7 @@ def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
         b'{"body": "x", "queueId": 65536}',
         b"[" * 100_000,
         b'{"body": "\xff"}',
+        b'{"body": "x", "bodyBase64": "eA=="}',
         b'{"body": "last"}',
     ]
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
@@ -55,9 +56,9 @@ def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
         ended = command("store", "append", store, "--topic", "t", "--input", source, **more)
         told = [json.loads(line) for line in ended.stdout.splitlines()]
         assert ended.returncode == 1
-        assert [one["status"] for one in told] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 4, "PUT_OK"]
-        assert [one["line"] for one in told[1:5]] == [2, 3, 4, 5]
-        assert [line.split(b":")[1] for line in ended.stderr.splitlines()] == [b" line %d" % n for n in (2, 3, 4, 5)]
+        assert [one["status"] for one in told] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 5, "PUT_OK"]
+        assert [one["line"] for one in told[1:6]] == [2, 3, 4, 5, 6]
+        assert [line.split(b":")[1] for line in ended.stderr.splitlines()] == [b" line %d" % n for n in (2, 3, 4, 5, 6)]
 
 
 def test_append_waits_for_no_other_line(tmp_path: Path) -> None:

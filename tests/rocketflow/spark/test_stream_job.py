@@ -10,6 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from rocketflow.job_errors import exit_code_of
+from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
@@ -113,3 +114,6 @@ def test_what_is_wrong_is_found_before_a_jvm_starts(
     with MessageStore.open(tmp_path / "s") as store:
         store.create_topic("later")
     preflight(parse_arguments([*words, "--subscribe", "later,orders"]))
+    for option, argument in (("Path=/elsewhere", "--source"), ("subscribe=t", "--subscribe")):
+        with pytest.raises(OptionError, match=f"{argument} says that"):
+            preflight(parse_arguments([*words, "--subscribe", "orders", "--option", option]))
