@@ -311,6 +311,20 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     assert_same(derived(path), wanted)
 
 
+@pytest.mark.parametrize("lost", ["%LMQ%a", "%LMQ%c"])
+def test_a_lost_light_queue_of_another_writers_store(tmp_path: Path, lost: str) -> None:
+    """No record of a stop tells of it: that there are light queues does."""
+    path = tmp_path / "s"
+    make(path, 52)
+    shutil.rmtree(path / "rocketflow")
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / lost)
+    assert {one.kind for one in verify_store(path, SIZES).findings} == {"missing-unit"}
+    assert rebuild_store(path, config=SIZES).swapped
+    assert_same(derived(path), wanted)
+    assert verify_store(path, SIZES).findings == []
+
+
 def test_only_files_that_differ_are_touched(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 51)

@@ -141,8 +141,8 @@ def _light_queues(paths: StorePaths, config: StoreConfig, record: StopRecord | N
         return None
     topics = [one.name for one in _directories(paths.consume_queue)]
     there = {one for one in topics if one.startswith(LMQ_PREFIX)}
-    if record is None and not topics:
-        return None  # nothing tells, and only a broker that has such queues writes their offsets into records
+    if record is None and (there or not topics):
+        return None  # nothing else tells, and only a broker that has such queues writes their offsets into records
     if record is not None:
         there |= {topic for topic, _ in record.queues if topic.startswith(LMQ_PREFIX)}
     return frozenset(there)
