@@ -13,8 +13,10 @@ from rocketflow.errors import UsageError
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.requeue_run import RequeueRequest, check_run_id
+from rocketflow_store.schedule.redelivery import HALF_TOPIC
 from rocketflow_store.status import FlushDiskType
 from rocketflow_store.topic_names import validate_topic
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("delay", "timer", "retry")
 ENGINES: Final = ("auto", "local", "spark")
+_NOT_OVER: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
 _DESCRIPTION: Final = """\
 Move messages of a store, each exactly once however often a run is killed, repeated or run twice at once.
 
@@ -102,7 +105,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RequeueJob:
     if given.from_topic is not None:
         manual = RequeueRequest(
             run_id=check_run_id(given.run_id) if given.run_id is not None else _new_run_id(),
-            from_topic=validate_topic(given.from_topic),
+            from_topic=_checked_source(given.from_topic),
             to_topic=None if given.to_topic is None else _checked_target(given.to_topic),
             where=given.where,
             max_rows=given.max,
@@ -134,6 +137,15 @@ def _until(text: str | None) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise UsageError(f"--until {text!r}: now, or milliseconds since 1970")
     return int(text)
+
+
+def _checked_source(topic: str) -> str:
+    if topic in _NOT_OVER:
+        raise UsageError(
+            f"--from-topic {topic}: its messages wait for their time or for the end of a transaction, they would come "
+            "twice; without --from-topic what is due is delivered"
+        )
+    return validate_topic(topic)
 
 
 def _checked_target(topic: str) -> str:

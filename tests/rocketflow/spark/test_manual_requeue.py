@@ -345,6 +345,7 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
         (["--from-topic", "nope"], "no topic 'nope'"),
         (["--from-topic", DLQ, "--to-topic", "rmq_sys_x"], "only the store itself"),
         (["--from-topic", "a b"], "topic name"),
+        (["--from-topic", "SCHEDULE_TOPIC_XXXX", "--to-topic", "x"], "they would come twice"),
         (["--from-topic", DLQ, "--run-id", "a b"], "runId"),
         (["--kinds", "delay,nope"], "--kinds"),
         (["--until", "soon"], "--until"),
