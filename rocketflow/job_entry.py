@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from rocketflow.errors import RocketFlowError
+from rocketflow.job_errors import exit_code_of
 from rocketflow.logging_setup import set_up_logging
-from rocketflow.printable import printable
 from rocketflow.stderr import own_stderr
 
 if TYPE_CHECKING:
@@ -20,6 +19,5 @@ def run_job(main: Callable[[], int]) -> int:
     try:
         set_up_logging()
     except RocketFlowError as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return error.exit_code
+        return exit_code_of(error)
     return main()

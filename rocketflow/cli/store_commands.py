@@ -33,7 +33,7 @@ ConfigOption = Annotated[
 TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
 
-_MAX_MS = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 _FOLLOW_S = 0.1
 
 
@@ -106,7 +106,7 @@ def cat(
     queue: Annotated[int | None, typer.Option("--queue", help="Only this queue.")] = None,
     start: Annotated[int | None, typer.Option("--from", min=0, help="First queue offset.")] = None,
     end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset behind the last.")] = None,
-    most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_MS, help="At most so many messages.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most so many messages.")] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives.")] = False,
     body: BodyOption = BodyForm.TEXT,
@@ -190,7 +190,7 @@ def find(
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
     begin: Annotated[int, typer.Option("--begin", help="Store time from, ms.")] = 0,
-    end: Annotated[int, typer.Option("--end", help="Store time to, ms.")] = _MAX_MS,
+    end: Annotated[int, typer.Option("--end", help="Store time to, ms.")] = _MAX_INT64,
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 32,
     msg_id: Annotated[str | None, typer.Option("--msg-id", help="Offset message id.")] = None,
     uniq_key: Annotated[str | None, typer.Option("--uniq-key", help="UNIQ_KEY, in any topic or in --topic.")] = None,

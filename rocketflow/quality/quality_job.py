@@ -16,6 +16,7 @@ from rocketflow.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
+from rocketflow.spark.job_source import job_source_options
 from rocketflow.spark.options import local_path
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
@@ -170,8 +171,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
 
     suite = load_suite(job.suite)
     spec = spec_of(job.body_schema, job.body_format, job.body_options, suite)
-    options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
-    source = SourceOptions.parse(options, streaming=True)
+    source = SourceOptions.parse(job_source_options(job.source, job.subscribe, job.options), streaming=True)
     if len(source.stores) > 1:
         raise UsageError("--source names several stores: give one, and start a job for each of the others")
     for topic in filter(None, (job.good_topic, job.quarantine_topic)):
@@ -232,7 +232,7 @@ class QualityQuery:
         from rocketflow.quality.parsed_bodies import parsing
 
         job = self._job
-        options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
+        options = job_source_options(job.source, job.subscribe, job.options)
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()

@@ -14,7 +14,7 @@ from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
 from rocketflow.quality.projection import Projection
 from rocketflow.quality.suite import Action
-from rocketflow_store.retry.requeue_properties import DELIVERED
+from rocketflow.spark.delivered_properties import without_delays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,9 +152,8 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
     good = F.lit(route.good).cast("string")
     queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
     own = F.lit(None).cast("map<string,string>")
-    if "properties" in message:  # what was delayed is not to wait again
-        message["properties"] = F.map_filter(message["properties"], lambda name, _: ~name.isin(*DELIVERED))
-        own = message["properties"]
+    if "properties" in message:
+        own = message["properties"] = without_delays(message["properties"])
     properties = _quality_properties(broken, message, route, gate)
     values = [_kept(name, plan) for name in condition_columns(plan)]
     observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")

@@ -37,21 +37,27 @@ FEW = 1 << 16
 class Due:
     """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait.
 
-    `file_lags` where delayOffset.json does not tell yet what was delivered.
+    `file_lags` where delayOffset.json does not tell yet what was delivered; `queues_lost` where more may be due, in
+    queues that opening the store makes again.
     """
 
     delayed: int
     timers_wait: bool
     next_due_ms: int | None
     file_lags: bool = False
+    queues_lost: bool = False
 
 
 def deliver_locally(job: RequeueJob) -> Told | None:
     """Deliver, or say what is due, without Spark; None where Spark is to do it."""
     if job.dry_run:
         return _previewed(job)
-    _have_queues(job)
     due = look(job)
+    if due.queues_lost:
+        print("queues of waiting messages are lost: they are made again from the log", file=sys.stderr, flush=True)
+        with open_when_free(job.store, job.store_config(), wait=job.wait):
+            pass
+        due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
         return _told(job, None, None, due.next_due_ms, "none"), 0
     if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
@@ -63,16 +69,6 @@ def deliver_locally(job: RequeueJob) -> Told | None:
         if due.timers_wait:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
     return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
-
-
-def _have_queues(job: RequeueJob) -> None:
-    """Have lost queues made again before they are asked for what is due."""
-    with StoreReader(job.store, job.store_config()) as reader:
-        lost = waiting_queues_are_lost(reader)
-    if lost:
-        print("queues of waiting messages are lost: they are made again from the log", file=sys.stderr, flush=True)
-        with open_when_free(job.store, job.store_config(), wait=job.wait):
-            pass
 
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
@@ -102,7 +98,7 @@ def look(job: RequeueJob) -> Due:
             positions, lags = positions_seen(reader, now_ms)
             delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
         low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
-        return Due(delayed, low < high, result.next_due_ms, lags)
+        return Due(delayed, low < high, result.next_due_ms, lags, waiting_queues_are_lost(reader))
 
 
 def _previewed(job: RequeueJob) -> Told:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.arguments import JobParser, key_values
 from rocketflow.job_timing import timing
+from rocketflow.spark.delivered_properties import without_delays
+from rocketflow.spark.job_source import job_source_options
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
-from rocketflow_store.retry.requeue_properties import DELIVERED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,21 +83,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
 
 def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
     """The rows to write: the job's SQL over the source as view `messages`, or a plain copy."""
-    options = {"startingOffsets": "earliest", **job.options}
-    rows = (
-        spark.readStream.format("rocketflow")
-        .options(**options)
-        .option("path", job.source)
-        .option("subscribe", job.subscribe)
-        .load()
-    )
+    options = job_source_options(job.source, job.subscribe, job.options)
+    rows = spark.readStream.format("rocketflow").options(**options).load()
     if job.sql is None:
         columns: list[Any] = ["body", "tags", "keys", "flag", "bornTimestamp"]
         if "properties" in rows.columns:
             from pyspark.sql import functions as F  # noqa: N812
 
-            over = F.map_filter("properties", lambda name, _: ~name.isin(*DELIVERED))
-            columns.append(over.alias("properties"))
+            columns.append(without_delays(F.col("properties")).alias("properties"))
         return rows.select(*columns)
     rows.createOrReplaceTempView("messages")
     return spark.sql(job.sql)
@@ -133,16 +127,11 @@ def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
 
 def preflight(job: StreamJob) -> None:
     """Find before a JVM starts what can be found: the source is a store, the options are known."""
-    from rocketflow.spark.option_values import OptionError
     from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink_options import SinkOptions
     from rocketflow.spark.topic_check import check_source
 
-    for name, argument in (("path", "--source"), ("subscribe", "--subscribe")):
-        if name in {one.lower() for one in job.options}:
-            raise OptionError(name, f"--option {name}: {argument} says that")
-    options = {"startingOffsets": "earliest", **job.options, "path": job.source, "subscribe": job.subscribe}
-    source = SourceOptions.parse(options, streaming=True)
+    source = SourceOptions.parse(job_source_options(job.source, job.subscribe, job.options), streaming=True)
     SinkOptions.parse({"path": job.sink, **({"topic": job.topic} if job.topic else {}), **job.sink_options})
     check_trigger(job.trigger)
     check_source(source, ends_by_itself=job.trigger == AVAILABLE_NOW)

@@ -211,14 +211,19 @@ def check_what_stays(store: MessageStore, bodies: dict[tuple[int, int], bytes]) 
     return lows
 
 
+def empty_by_retention(store: MessageStore) -> None:
+    """Queue 0 of topic `quiet` had 33 messages, and no file of the log that is left has one."""
+    for number in range(33):
+        store.put_message(Message("quiet", b"%d" % number, queue_id=0))
+    fill(store, 300)
+    age(store, hours=100, files=len(store._files) - 1)
+    store.clean()
+
+
 def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
-        for number in range(33):
-            store.put_message(Message("quiet", b"%d" % number, queue_id=0))
-        fill(store, 300)
-        age(store, hours=100, files=len(store._files) - 1)
-        store.clean()
+        empty_by_retention(store)
         assert store.bounds("quiet", 0) == (33, 33)
         assert store.get_message("quiet", 0, 33).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
     for stop in ("clean", "unclean"):
@@ -239,11 +244,7 @@ def test_a_queue_that_retention_emptied_and_that_is_lost(tmp_path: Path, lost: s
     """Its offsets are not given a second time, and no message is told to be lost that was removed."""
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
-        for number in range(33):
-            store.put_message(Message("quiet", b"%d" % number, queue_id=0))
-        fill(store, 300)
-        age(store, hours=100, files=len(store._files) - 1)
-        store.clean()
+        empty_by_retention(store)
     shutil.rmtree(path / lost)
     if repaired:
         repair_store(path, config())

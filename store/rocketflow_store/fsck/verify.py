@@ -519,17 +519,16 @@ class _Verification:
     def _not_made_again(self, keyed: bool) -> None:
         """What a store that was not stopped in order lacks altogether: the next open makes it again."""
         paths, found = self._reader.paths, self._found
-        again = "the next open makes"
         if not self._reader.index.files and keyed and self._reader.config.message_index_enable:
-            why = f"no index file is there, and messages have keys; {again} them"
+            why = "no index file is there, and messages have keys; the next open makes them"
             found.add("missing-entry", paths.index, 0, 0, why)
         if self._result.records and not self._bounds:
-            why = f"no queue is there, and the log has messages; {again} them again"
+            why = "no queue is there, and the log has messages; the next open makes them again"
             found.add("missing-unit", paths.consume_queue, 0, 0, why)
             return
         for (topic, queue_id), report in sorted(self._queues.items()):
             if report.unserved:
-                why = f"it is not there, and the log has {report.unserved} messages of it; {again} it again"
+                why = f"it is not there, and the log has {report.unserved} messages of it; the next open makes it again"
                 found.add("missing-unit", paths.consume_queue / topic / str(queue_id) / f"{0:020d}", 0, 0, why)
 
 

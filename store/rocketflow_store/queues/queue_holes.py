@@ -112,13 +112,15 @@ def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple
     if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log.end:
         unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, before, log)
     unit["tags_code"] = LOST_TAGS_CODE
-    for first in range(start, end, _BLOCK):
-        queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
+    _put_in_each(queue, start, end, unit)
 
 
 def blank_slots(queue: ConsumeQueue, start: int, end: int) -> None:
     """Give the slots [start, end) units that only fill the room: their messages were removed."""
-    unit = _unit(-1, -1, ())
+    _put_in_each(queue, start, end, _unit(-1, -1, ()))
+
+
+def _put_in_each(queue: ConsumeQueue, start: int, end: int, unit: Units) -> None:
     for first in range(start, end, _BLOCK):
         queue.put(first, np.repeat(unit, min(_BLOCK, end - first)))
 

@@ -1,0 +1,17 @@
+"""Properties of messages that were delayed, as they go on to another topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.retry.requeue_properties import DELIVERED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def without_delays(properties: Column) -> Column:
+    """A column of properties without what a delivered message still says of its delay: it is not to wait again."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.map_filter(properties, lambda name, _: ~name.isin(*DELIVERED))
