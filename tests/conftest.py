@@ -45,6 +45,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return ByFile(config, log)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A set in a test's name: its order differs between processes, and they then refuse to run together."""
+    for value in getattr(getattr(item, "callspec", None), "params", {}).values():
+        if isinstance(value, set | frozenset) and str(value) in item.name:
+            raise pytest.UsageError(f"{item.nodeid} is named after a set; name its cases or use a list")
+
+
 def extract(archive: Path, target: Path, wanted: Callable[[Path], bool] = lambda _: True) -> None:
     """Unpack the members whose paths are wanted."""
     with tarfile.open(archive) as packed:

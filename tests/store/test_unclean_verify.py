@@ -18,13 +18,13 @@ from tests.store.damage import CONFIG, make
 @pytest.mark.parametrize(
     ("lost", "kinds"),
     [
-        (["index"], {"missing-entry"}),
-        (["consumequeue/orders/1"], {"missing-unit"}),
-        (["consumequeue", "index"], {"missing-unit", "missing-entry"}),
+        (["index"], ["missing-entry"]),
+        (["consumequeue/orders/1"], ["missing-unit"]),
+        (["consumequeue", "index"], ["missing-entry", "missing-unit"]),
     ],
-    ids=str,
+    ids="+".join,
 )
-def test_a_killed_broker_whose_files_are_gone(tmp_path: Path, lost: list[str], kinds: set[str]) -> None:
+def test_a_killed_broker_whose_files_are_gone(tmp_path: Path, lost: list[str], kinds: list[str]) -> None:
     """RocketMQ leaves neither a frontier nor a record of its stop."""
     path = make(tmp_path / "s").path
     shutil.rmtree(path / "rocketflow")
@@ -33,7 +33,7 @@ def test_a_killed_broker_whose_files_are_gone(tmp_path: Path, lost: list[str], k
     for one in lost:
         shutil.rmtree(path / one)
     found = {one.kind for one in verify_store(path, CONFIG).findings}
-    assert found - {"offset"} == kinds  # positions are behind the ends of queues that are gone
+    assert sorted(found - {"offset"}) == kinds  # positions are behind the ends of queues that are gone
     MessageStore.open(path, CONFIG).close()
     assert verify_store(path, CONFIG).findings == []
 
