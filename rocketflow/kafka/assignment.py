@@ -10,12 +10,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.errors import UsageError
 from rocketflow.kafka import clients
 from rocketflow.kafka.errors import KafkaUnreachableError, TopicMissingError
+from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.run_state import warn
 from rocketflow.kafka.store_commit import next_offset
+from rocketflow.kafka.topic_record import TopicNote, check_note, check_same_topic, ids_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.store_port import StorePort
 
@@ -25,10 +30,12 @@ class Place:
     """Where a partition's messages go, and from which offset on.
 
     `base` is None where nothing was ever committed: then from the log's begin, or with `latest` from its end.
+    `topic_id` is None where the broker has none.
     """
 
     store_topic: str
     partitions: int
+    topic_id: str | None
     base: int | None
     latest: bool = False
 
@@ -40,12 +47,14 @@ class _Topics:
         self._options, self._consumer = options, consumer
         self.names: dict[str, str] = {}
         self._partitions: dict[str, int] = {}
+        self._ids: dict[str, str | None] = {}
         self._looked: float | None = None
 
     def look(self) -> dict[str, set[int]] | None:
         """{Kafka topic: partitions}; None where it is not yet time to look again.
 
-        TopicMissingError for a topic that was asked for by name and is not there.
+        TopicMissingError for a topic that was asked for by name and is not there, TopicReplacedError for one that is
+        another than it was.
         """
         now = time.monotonic()
         if self._looked is not None and (now - self._looked) * 1000 < self._options.discover_ms:
@@ -62,15 +71,39 @@ class _Topics:
             return None
         if missing:
             raise TopicMissingError(f"Kafka at {self._options.bootstrap} has no topic {', '.join(missing)}")
+        self._check_quarantine(found)
         if first and not found:
             warn("no topic matches yet")
+        self._note_ids(found)
         self.names = found
         self._partitions = {topic: max(ids, default=-1) + 1 for topic, ids in partitions.items()}
         return partitions
 
     def place(self, topic: str, base: int | None, *, latest: bool = False) -> Place:
         """Where messages of a topic go."""
-        return Place(self.names[topic], self._partitions[topic], base, latest)
+        return Place(self.names[topic], self._partitions[topic], self._ids[topic], base, latest)
+
+    def check(self, progress: Mapping[str, Any], topics: Iterable[str]) -> None:
+        """Refuse topics that an envelope's notes do not fit: see `topic_record.check_note`."""
+        for topic in sorted(set(topics)):
+            now = TopicNote(self._ids[topic], self._options.queues)
+            check_note(progress, topic, now, self._options.bridge_id)
+
+    def _note_ids(self, topics: Iterable[str]) -> None:
+        now = ids_of(self._consumer, topics)
+        for topic, known in self._ids.items():
+            check_same_topic(topic, known, now.get(topic), self._options.bridge_id)
+        self._ids = now
+
+    def _check_quarantine(self, found: Mapping[str, str]) -> None:
+        """Where refused messages go must be no topic that others are copied to."""
+        quarantine = self._options.quarantine_topic
+        into = [kafka for kafka, store in found.items() if store == quarantine]
+        if into and self._options.on_refused == QUARANTINE:
+            raise UsageError(
+                f"--quarantine-topic {quarantine}: Kafka topic {', '.join(into)} is copied there; give refused "
+                f"messages a topic of their own, or --map {into[0]}=NAME"
+            )
 
 
 class ManualAssignment:
@@ -80,13 +113,14 @@ class ManualAssignment:
         self._options, self._consumer, self._port = options, consumer, port
         self._topics = _Topics(options, consumer)
         self._assigned: set[Any] = set()
+        self._found: dict[str, set[int]] | None = self._topics.look()
         self._looked = self._begun = False
 
     def changes(self) -> tuple[dict[Any, Place], list[Any]]:
         """(partitions that came, that went) since this was asked last."""
         from kafka import TopicPartition
 
-        found = self._topics.look()
+        found, self._found = self._topics.look() if self._found is None else self._found, None
         if found is None:
             return {}, []
         self._looked = True
@@ -95,6 +129,8 @@ class ManualAssignment:
         if not came and not went:
             return {}, []
         last = self._port.last_commit(self._options.sink_id)
+        if last is not None:
+            self._topics.check(last.progress, (tp.topic for tp in came))
         self._consumer.assign(sorted(wanted))
         self._assigned = wanted
         latest = self._options.start == "latest" and last is None and not self._begun
@@ -120,17 +156,20 @@ class GroupAssignment:
         self._came: dict[Any, Place] = {}
         self._went: list[Any] = []
         self._joined = False
+        self._found: dict[str, set[int]] | None = self._topics.look()
         self._subscribed: set[str] = set()
+        self._progress: Mapping[str, Any] = {}
 
     def changes(self) -> tuple[dict[Any, Place], list[Any]]:
         """(partitions that came, that went) since this was asked last."""
-        found = self._topics.look()
+        found, self._found = self._topics.look() if self._found is None else self._found, None
         if found is not None and set(found) != self._subscribed:
             self._subscribed = set(found)
             self._consumer.subscribe(topics=sorted(found), listener=_listener(self))
         with self._lock:
             came, went = self._came, self._went
             self._came, self._went = {}, []
+        self._topics.check(self._progress, (tp.topic for tp in came))
         return came, went
 
     def is_complete(self) -> bool:
@@ -142,6 +181,7 @@ class GroupAssignment:
         last = self._port.last_commit(self._options.sink_id)
         with self._lock:
             self._joined = True
+            self._progress = {} if last is None else last.progress
             for tp in partitions:
                 base = None if last is None else next_offset(last.progress, tp.topic, tp.partition)
                 begin(self._consumer, tp, base, latest=False)  # so that nobody asks the group

@@ -56,8 +56,26 @@ def rows_of(topic: str, partition: int, polled: Sequence[Any]) -> Iterator[Kafka
 
 
 def count_of(polled: Sequence[Any]) -> int:
-    """How many messages a poll gave for a partition."""
-    return sum(one.count if isinstance(one, RawBatch) else 1 for one in polled)
+    """How many messages a poll gave for a partition, at most: gaps within a batch are not known."""
+    return sum(one.most_rows if isinstance(one, RawBatch) else 1 for one in polled)
+
+
+def cut(polled: list[Any], rows: int, room: int) -> tuple[list[Any], list[Any]]:
+    """(what of a partition goes into one commit, what is left for the next), in order.
+
+    At most `rows` messages: a batch is cut through. It ends with the batch that reaches `room` bytes.
+    """
+    for at, one in enumerate(polled):
+        if rows <= 0 or room <= 0:
+            return polled[:at], polled[at:]
+        if isinstance(one, RawBatch):
+            if one.most_rows > rows:
+                head, tail = one.split(rows)
+                return [*polled[:at], head], [tail, *polled[at + 1 :]]
+            rows, room = rows - one.most_rows, room - one.size
+        else:
+            rows, room = rows - 1, room - size_of({None: [one]})
+    return polled, []
 
 
 def size_of(polled: Mapping[Any, Sequence[Any]]) -> int:

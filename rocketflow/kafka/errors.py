@@ -21,6 +21,14 @@ class TopicMissingError(UsageError):
     """A topic that was asked for is not there."""
 
 
+class TopicReplacedError(BridgeError):
+    """A Kafka topic was deleted and made anew: how far a bridge came says nothing of the one that is there now."""
+
+
+class QueuesChangedError(UsageError):
+    """`--queues` is another than before: a key's messages would be in two queues."""
+
+
 class KafkaUnreachableError(BridgeError):
     """No broker answers."""
 

@@ -10,18 +10,19 @@ import contextlib
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketflow.kafka import clients
 from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
-from rocketflow.kafka.batch_consumer import count_of, rows_of, size_of
+from rocketflow.kafka.batch_consumer import count_of, cut, rows_of, size_of
 from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError, KafkaUnreachableError
 from rocketflow.kafka.options import CONTINUE
 from rocketflow.kafka.record_batches import BrokenBatchError
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.store_port import StorePort, config_of
+from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.store_commit import Partition
 
+Answer = TypeVar("Answer")
 _POLL_MS: Final = 100
 _SHORT_POLL_MS: Final = 10
 _ASK_MS: Final = 2_000
@@ -45,6 +47,7 @@ class _Reading:
 
     store_topic: str
     partitions: int
+    topic_id: str | None
     base: int | None
     polled: list[Any] = field(default_factory=list)
 
@@ -57,7 +60,7 @@ class KafkaToStore:
         self._run_id = uuid.uuid4().hex
         self.summary = BridgeSummary(options.direction, options.bridge_id)
         self._reading: dict[Any, _Reading] = {}
-        self._bytes = 0
+        self._bytes = self._rows = self._turn = 0
         self._since: float | None = None
         self._commit: Future[CommitOutcome] | None = None
         self._in_commit: list[tuple[Any, PartitionPart]] = []
@@ -79,9 +82,6 @@ class KafkaToStore:
         with contextlib.ExitStack() as at_last:
             at_last.callback(port.close)
             self._port = port
-            last = port.last_commit(options.sink_id)
-            self.summary.progress = {} if last is None else dict(last.progress)
-            self._encoder = PartEncoder(port.config, options)
             with self._stop.may_end():
                 self._consumer, _ = clients.consumer(options, **self._consumer_options())
             at_last.callback(self._close_consumer)
@@ -90,6 +90,11 @@ class KafkaToStore:
             with self._stop.may_end():
                 kind = GroupAssignment if options.shared else ManualAssignment
                 self._assignment = kind(options, self._consumer, port)
+            port.begin()  # Kafka is there, and so are the topics
+            last = port.last_commit(options.sink_id)
+            self.summary.progress = {} if last is None else offsets_alone(last.progress)
+            self._encoder = PartEncoder(port.config, options)
+            with self._stop.may_end():
                 self._follow_assignment({})
             self._copy()
         self.summary.stopped = self._stop.signal_name
@@ -162,7 +167,7 @@ class KafkaToStore:
         for tp, place in came.items():
             self._drop(tp)
             polled.pop(tp, None)
-            self._reading[tp] = _Reading(place.store_topic, place.partitions, place.base)
+            self._reading[tp] = _Reading(place.store_topic, place.partitions, place.topic_id, place.base)
             if tp in self._consumer.assignment():  # else it is gone again: that will be told next
                 begin(self._consumer, tp, place.base, latest=place.latest)
                 if self._paused:
@@ -174,6 +179,7 @@ class KafkaToStore:
         gone = self._reading.pop(tp, None)
         if gone is not None:
             self._bytes -= size_of({tp: gone.polled})
+            self._rows -= count_of(gone.polled)
 
     def _take(self, polled: dict[Any, list[Any]]) -> None:
         for tp, batches in polled.items():
@@ -181,10 +187,11 @@ class KafkaToStore:
             if reading is not None and batches:
                 reading.polled += batches
                 self._bytes += size_of({tp: batches})
+                self._rows += count_of(batches)
                 self._since = self._since or time.monotonic()
 
     def _back_off(self) -> None:
-        full = self._commit is not None and self._bytes >= self._options.max_batch_bytes
+        full = self._commit is not None and self._is_enough()
         if full == self._paused:
             return
         self._paused = full
@@ -204,16 +211,20 @@ class KafkaToStore:
         if self._since is None:
             return False
         waited = time.monotonic() - self._since
-        return self._bytes >= options.max_batch_bytes or waited * 1000 >= options.commit_interval_ms
+        return self._is_enough() or waited * 1000 >= options.commit_interval_ms
+
+    def _is_enough(self) -> bool:
+        """Whether a whole commit waits."""
+        return self._bytes >= self._options.max_batch_bytes or self._rows >= self._options.max_batch_rows
 
     def _submit(self, *, progress_alone: bool = False) -> None:
         """Hand what was polled to the worker, as much of it as one commit may have."""
+        self._check_ids()
         parts: list[tuple[Any, PartitionPart, list[Any]]] = []
-        rows = 0
-        for tp, reading in self._reading.items():
-            batches, reading.polled = reading.polled, []
-            if rows >= self._options.max_batch_rows and batches:
-                reading.polled = batches
+        rows, room = self._options.max_batch_rows, self._options.max_batch_bytes
+        for tp, reading in self._in_turn():
+            batches, reading.polled = cut(reading.polled, rows, room)
+            if reading.polled and not batches:
                 continue
             if batches:
                 following: int | None = batches[-1].offset + 1
@@ -221,17 +232,39 @@ class KafkaToStore:
                 following = self._position(tp) if reading.base is None or progress_alone else None
             if following is None or following == reading.base:
                 continue
-            rows += count_of(batches)
+            rows -= count_of(batches)
+            room -= size_of({tp: batches})
             part = PartitionPart(
-                tp.topic, tp.partition, reading.store_topic, reading.partitions, reading.base, following, ()
+                tp.topic,
+                tp.partition,
+                reading.store_topic,
+                reading.partitions,
+                reading.base,
+                following,
+                (),
+                reading.topic_id,
             )
             parts.append((tp, part, batches))
         self._bytes = sum(size_of({tp: one.polled}) for tp, one in self._reading.items())
+        self._rows = sum(count_of(one.polled) for one in self._reading.values())
         self._since = time.monotonic() if self._bytes else None
         if parts:
             self._in_commit = [(tp, part) for tp, part, _ in parts]
             self._of_commit = {tp: self._reading[tp] for tp, _, _ in parts}
             self._commit = self._worker.submit(self._commit_parts, [(part, batches) for _, part, batches in parts])
+
+    def _in_turn(self) -> list[tuple[Any, _Reading]]:
+        """All partitions, another one first each time: who is first may take all the room that there is."""
+        every = list(self._reading.items())
+        self._turn += 1
+        first = self._turn % max(len(every), 1)
+        return every[first:] + every[:first]
+
+    def _check_ids(self) -> None:
+        """TopicReplacedError where Kafka has told of another topic of a name since its partitions were begun."""
+        begun = {tp.topic: reading.topic_id for tp, reading in self._reading.items()}
+        for topic, now in ids_of(self._consumer, begun).items():
+            check_same_topic(topic, begun[topic], now, self._options.bridge_id)
 
     def _position(self, tp: Any) -> int | None:
         """The offset behind everything that was polled, marks of transactions too; None where it is not known yet."""
@@ -251,13 +284,7 @@ class KafkaToStore:
                 rows = list(rows_of(part.topic, part.partition, batches))
             except BrokenBatchError as error:
                 raise KafkaRefusedError(f"{part.topic} partition {part.partition}: {error}") from error
-            encoded.append(
-                self._encoder.encode(
-                    PartitionPart(
-                        part.topic, part.partition, part.store_topic, part.partitions, part.base, part.following, rows
-                    )
-                )
-            )
+            encoded.append(self._encoder.encode(replace(part, rows=rows)))
         for attempt in range(_COMMIT_TRIES):
             with self._port.opened() as store:
                 try:
@@ -300,7 +327,7 @@ class KafkaToStore:
             if part.key in stale and reading is not None:
                 self._drop(tp)
                 base = None if stale[part.key] < 0 else stale[part.key]
-                self._reading[tp] = _Reading(part.store_topic, part.partitions, base)
+                self._reading[tp] = _Reading(part.store_topic, part.partitions, part.topic_id, base)
                 begin(self._consumer, tp, base, latest=False)
 
     def _inform(self, committed: dict[Partition, int]) -> None:
@@ -323,7 +350,7 @@ class KafkaToStore:
     def _ends(self, partitions: list[Any]) -> dict[Any, int]:
         return self._ask(lambda: self._consumer.end_offsets(partitions, timeout_ms=_ASK_MS))
 
-    def _ask(self, question: Callable[[], dict[Any, int]]) -> dict[Any, int]:
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
         """An answer of Kafka; asked again for a minute where it is away, as it may be while a bridge runs."""
         deadline = time.monotonic() + clients.GIVE_UP_S
         while True:
@@ -363,6 +390,9 @@ class KafkaToStore:
     def _lost(self, out_of_range: dict[Any, int]) -> None:
         """Kafka does not have what comes next: DataLossError, or on from what it has."""
         self._reap(wait=True)
+        self._ask(self._consumer.topics)  # and their ids, as Kafka has them now
+        self._check_ids()
+        self._follow_assignment({})  # which tells of partitions that have just come whether they fit
         low = self._ask(lambda: self._consumer.beginning_offsets(list(out_of_range), timeout_ms=_ASK_MS))
         high = self._ends(list(out_of_range))
         for tp, offset in out_of_range.items():

@@ -28,12 +28,14 @@ from rocketflow.kafka.errors import (
     KafkaUnreachableError,
     MessageRefusedError,
     TopicMissingError,
+    TopicReplacedError,
 )
 from rocketflow.kafka.kafka_topics import TargetTopics, TopicLimits
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
-from rocketflow.kafka.progress_mark import Progress, encode_mark, ensure_topic, read_mark
+from rocketflow.kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_mark
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.to_kafka import COLUMNS, Header, kafka_rows
+from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config_files import ConfigFiles
@@ -70,6 +72,7 @@ class StoreToKafka:
         self._options, self._stop = options, stop
         self.summary = BridgeSummary(options.direction, options.bridge_id)
         self._progress: Progress = {}
+        self._targets_of_mark: dict[str, str | None] = {}
         self._targets: dict[tuple[str, int], int] | None = None
         self._producer: Any = None
         self._new = True
@@ -86,7 +89,6 @@ class StoreToKafka:
             at_last.callback(self._close_producer)
             with contextlib.suppress(StoppedError):
                 with self._stop.may_end():
-                    self._kafka = TargetTopics(self._options)
                     self._begin_producer()
                 self._copy()
             if not self._stop.asked.is_set():
@@ -106,7 +108,7 @@ class StoreToKafka:
                 if ranges:
                     self._transact(ranges)
                     failed_since = None
-            except (FencedBridgeError, MessageRefusedError, DataLossError, TopicMissingError):
+            except (FencedBridgeError, MessageRefusedError, DataLossError, TopicReplacedError):
                 raise
             except BridgeError as error:
                 if self._stop.asked.is_set():
@@ -140,26 +142,25 @@ class StoreToKafka:
 
     def _begin_producer(self) -> None:
         """Fence whoever had this id, end what it had begun, and read how far it came."""
+        self._kafka = TargetTopics(self._options)
         if self._new:
-            ensure_topic(self._options)
-            missing = []
+            self._kafka.check_there(self._names.values())
             for topic, target in self._names.items():
-                try:
-                    self._kafka.partitions(target, 1 if self._options.by_key else self._queue_count(topic))
-                except TopicMissingError as error:
-                    missing.append(error)
-            if missing:
-                raise TopicMissingError("; ".join(map(str, missing)))
+                self._kafka.partitions(target, self._partitions_for(topic))
+            ensure_topic(self._options)
         self._producer = clients.producer(self._options)
+        try:
+            self._go_on_from_mark()
+        except BaseException:
+            self._close_producer()  # nothing is sent before it is known how far the bridge is
+            raise
+        self._new = False
+
+    def _go_on_from_mark(self) -> None:
         mark = read_mark(self._options)
         if mark is not None:
-            store_id, self._progress = mark
-            ours = store_id_of(self._reader)
-            if store_id and ours and store_id != ours:
-                raise UsageError(
-                    f"bridge {self._options.bridge_id} copied another store ({store_id}, this is {ours}); "
-                    "give another --id"
-                )
+            self._check_mark(mark)
+            self._progress, self._targets_of_mark = mark.progress, dict(mark.targets)
         elif self._new and self._options.start == "latest":
             bounds = self._bounds()
             self._progress = {}
@@ -167,8 +168,24 @@ class StoreToKafka:
                 self._progress.setdefault(topic, {})[str(queue_id)] = high
             self._transact([], mark_alone=True)
         elif not self._new:
-            self._progress = {}
-        self._new = False
+            self._progress, self._targets_of_mark = {}, {}
+
+    def _check_mark(self, mark: Mark) -> None:
+        """UsageError where it is another store's, TopicReplacedError where a topic is not the one it was."""
+        ours = store_id_of(self._reader)
+        if mark.store_id and ours and mark.store_id != ours:
+            raise UsageError(
+                f"bridge {self._options.bridge_id} copied another store ({mark.store_id}, this is {ours}); "
+                "give another --id"
+            )
+        for topic, target in self._names.items():
+            if topic in mark.progress:
+                self._kafka.partitions(target, self._partitions_for(topic))
+                check_same_topic(target, mark.targets.get(target), self._kafka.id_of(target), self._options.bridge_id)
+
+    def _partitions_for(self, topic: str) -> int:
+        """How many partitions a topic's copy needs."""
+        return 1 if self._options.by_key else self._queue_count(topic)
 
     def _close_producer(self) -> None:
         """Let go of the producer; a transaction that is open is given up at once, or else Kafka does so in a while."""
@@ -194,9 +211,25 @@ class StoreToKafka:
         if self._names and (now - self._looked) * 1000 < self._options.discover_ms:
             return
         self._looked = now
-        self._names, missing = self._options.choice.of_store(self._reader.topics())
+        self._names, missing = self._options.choice.of_store(self._reader.topics(), made_topics(self._reader))
+        self._check_own_topics()
         if missing:
             raise TopicMissingError(f"the store at {self._options.store} has no topic {', '.join(missing)}")
+
+    def _check_own_topics(self) -> None:
+        """Neither refused messages nor marks may go where messages are copied to."""
+        options, into = self._options, {target: topic for topic, target in self._names.items()}
+        own = {"--progress-topic": options.progress_topic}
+        if options.on_refused == QUARANTINE:
+            own["--quarantine-topic"] = options.quarantine_topic
+            if options.quarantine_topic == options.progress_topic:
+                raise UsageError(f"--quarantine-topic {options.quarantine_topic}: the bridge's marks are there")
+        for option, name in own.items():
+            if name in into:
+                raise UsageError(
+                    f"{option} {name}: the store's topic {into[name]} is copied there; give another one, or "
+                    f"--map NAME={into[name]}"
+                )
 
     def _queue_count(self, topic: str) -> int:
         """Queues that the topic has, or may come to have."""
@@ -219,7 +252,7 @@ class StoreToKafka:
             return []
         self._turn += 1
         first = self._turn % len(waiting)  # whoever is first may take all the room that there is
-        waiting = waiting[first:] + waiting[:first]
+        waiting = (waiting[first:] + waiting[:first])[: self._options.max_batch_rows]
         each = max(self._options.max_batch_rows // len(waiting), 1)
         return [_Range(one.topic, one.queue_id, one.start, min(one.end, one.start + each)) for one in waiting]
 
@@ -278,19 +311,28 @@ class StoreToKafka:
                 rows, quarantined = rows + sent.rows, quarantined + sent.quarantined
                 newest = max(newest, sent.newest_ms)
                 progress.setdefault(one.topic, {})[str(one.queue_id)] = sent.following
-            mark = encode_mark(store_id_of(self._reader), progress)
+            targets = self._checked_targets(progress)
+            mark = encode_mark(Mark(store_id_of(self._reader), progress, targets))
             self._producer.send(
                 self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
             )
             with self._stop.may_end():
                 self._producer.commit_transaction()
         self._open = False
-        self._progress = progress
+        self._progress, self._targets_of_mark = progress, targets
         if not mark_alone:
             self.summary.rows += rows - quarantined
             self.summary.quarantined += quarantined
             self.summary.batches += 1
             self.summary.lag_ms = max(clients.now_ms() - newest, 0) if newest else 0
+
+    def _checked_targets(self, progress: Progress) -> dict[str, str | None]:
+        """Ids of all topics that were copied to; TopicReplacedError where the producer was told of another one."""
+        copied = {self._names[topic] for topic in progress if topic in self._names}
+        for target, now in ids_of(self._producer, copied).items():
+            check_same_topic(target, self._kafka.id_of(target), now, self._options.bridge_id)
+        known = {target: self._kafka.id_of(target) for target in sorted(copied)}
+        return self._targets_of_mark | {target: one for target, one in known.items() if one is not None}
 
     def _send_range(self, one: _Range, room: int) -> _Sent:
         """Hand messages of a range to the producer, until there is no more room in this transaction."""
@@ -400,6 +442,11 @@ def _nothing_to_collect() -> Iterator[None]:
 
 def _has_nulls(headers: list[list[Header]]) -> bool:
     return any(item is None for one in headers for _, item in one)
+
+
+def made_topics(reader: StoreReader) -> set[str]:
+    """Topics that a store was told of, whether they have messages or not."""
+    return set(ConfigFiles(reader.paths.config, SystemClock()).topics.topics())
 
 
 def store_id_of(reader: StoreReader) -> str:

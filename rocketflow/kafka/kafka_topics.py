@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.kafka import clients
 from rocketflow.kafka.errors import TopicMissingError
+from rocketflow.kafka.topic_record import id_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from rocketflow.kafka.options import BridgeOptions
 
 _OVERHEAD: Final = 512
@@ -40,6 +43,7 @@ class TargetTopics:
     def __init__(self, options: BridgeOptions) -> None:
         self._options = options
         self._partitions: dict[str, int] = {}
+        self._ids: dict[str, str | None] = {}
         self._limits: dict[str, TopicLimits] = {}
 
     def partitions(self, topic: str, at_least: int) -> int:
@@ -57,6 +61,22 @@ class TargetTopics:
             )
         return found
 
+    def check_there(self, topics: Iterable[str]) -> None:
+        """TopicMissingError for topics that are not there and may not be made, all of them at once; makes nothing."""
+        admin = clients.admin(self._options)
+        try:
+            with clients.kafka_errors(self._options):
+                there = set(admin.list_topics())
+        finally:
+            admin.close()
+        missing = sorted(set(topics) - there)
+        if missing and not self._options.create_topics:
+            raise self._missing(missing)
+
+    def id_of(self, topic: str) -> str | None:
+        """The id of a topic that was asked for, None where the broker has none."""
+        return self._ids.get(topic)
+
     def limits(self, topic: str) -> TopicLimits:
         """What the topic, and the client, take."""
         if topic not in self._limits:
@@ -71,17 +91,21 @@ class TargetTopics:
                     self._create(admin, topic, at_least)
                 found = admin.describe_topics([topic])[0]
                 self._partitions[topic] = len(found["partitions"])
+                self._ids[topic] = id_text(found.get("topic_id"))
                 self._limits[topic] = _limits(admin, topic, self._client_limit())
         finally:
             admin.close()
 
     def _create(self, admin: Any, topic: str, at_least: int) -> None:
         if not self._options.create_topics and topic != self._options.quarantine_topic:
-            raise TopicMissingError(
-                f"Kafka at {self._options.bootstrap} has no topic {topic}; make it, or give --create-topics"
-            )
+            raise self._missing([topic])
         admin.create_topics({topic: {"num_partitions": at_least, "replication_factor": -1}})
         admin.wait_for_topics([topic])
+
+    def _missing(self, topics: Sequence[str]) -> TopicMissingError:
+        return TopicMissingError(
+            f"Kafka at {self._options.bootstrap} has no topic {', '.join(topics)}; make it, or give --create-topics"
+        )
 
     def _client_limit(self) -> int:
         from kafka import KafkaConsumer, KafkaProducer

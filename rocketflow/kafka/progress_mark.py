@@ -1,13 +1,15 @@
 """How far a bridge into Kafka is: a record of the topic `__rocketflow_progress`, written in every transaction.
 
-Key: the bridge's id. Value: {"version": 1, "store": ID, "progress": {"store topic": {"queue": next queue offset}}}. The
-topic is compacted and has one partition; the last committed record of a key counts. A consumer group's offsets would
-be forgotten some days after a bridge was stopped; these are not.
+Key: the bridge's id. Value: {"version": 1, "store": ID, "progress": {"store topic": {"queue": next queue offset}},
+"targets": {"Kafka topic": its id}}; ids are missing where the broker has none. The topic is compacted and has one
+partition; the last committed record of a key counts. A consumer group's offsets would be forgotten some days after a
+bridge was stopped; these are not.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka import clients
@@ -23,13 +25,23 @@ _SEGMENT_BYTES: Final = 1 << 20
 Progress = dict[str, dict[str, int]]
 
 
-def encode_mark(store_id: str, progress: Mapping[str, Mapping[str, int]]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which store was copied, how far its queues are, and the ids of the topics they were copied to."""
+
+    store_id: str
+    progress: Progress
+    targets: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def encode_mark(mark: Mark) -> bytes:
     """The value of a mark."""
-    return json.dumps({"version": VERSION, "store": store_id, "progress": progress}, separators=(",", ":")).encode()
+    fields = {"version": VERSION, "store": mark.store_id, "progress": mark.progress, "targets": mark.targets}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode_mark(value: bytes, where: str) -> tuple[str, Progress]:
-    """(the store's id, progress) of a mark; KafkaRefusedError where it is none."""
+def decode_mark(value: bytes, where: str) -> Mark:
+    """The mark that a record's value is; KafkaRefusedError where it is none."""
     try:
         fields = json.loads(value)
         if fields["version"] != VERSION:
@@ -38,7 +50,8 @@ def decode_mark(value: bytes, where: str) -> tuple[str, Progress]:
             str(topic): {str(queue): int(offset) for queue, offset in queues.items()}
             for topic, queues in fields["progress"].items()
         }
-        return str(fields["store"]), progress
+        targets = {str(topic): None if one is None else str(one) for topic, one in fields.get("targets", {}).items()}
+        return Mark(str(fields["store"]), progress, targets)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KafkaRefusedError(f"{where} is no mark of a bridge ({error}); give another --progress-topic") from error
 
@@ -68,8 +81,8 @@ _CONFIGS: Final = {
 }
 
 
-def read_mark(options: BridgeOptions) -> tuple[str, Progress] | None:
-    """(the store's id, progress) that the bridge's last committed transaction says; None where it never committed."""
+def read_mark(options: BridgeOptions) -> Mark | None:
+    """What the bridge's last committed transaction says; None where it never committed."""
     from kafka import TopicPartition
 
     consumer, _ = clients.consumer(options, group_id=None)
@@ -88,7 +101,7 @@ def read_mark(options: BridgeOptions) -> tuple[str, Progress] | None:
         consumer.close(autocommit=False, timeout_ms=2_000)
 
 
-def _newest(options: BridgeOptions, polled: list[Any]) -> tuple[str, Progress] | None:
+def _newest(options: BridgeOptions, polled: list[Any]) -> Mark | None:
     from rocketflow.kafka.batch_consumer import rows_of
 
     wanted, found = options.bridge_id.encode(), None

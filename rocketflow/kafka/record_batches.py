@@ -9,7 +9,7 @@ Only the lengths are followed record by record; every other field is read for al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,9 +35,9 @@ class BrokenBatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """The records of one batch, decompressed; rows below `first_offset` were not asked for.
+    """The records of one batch, decompressed; only those from `first_offset` to `offset` are wanted.
 
-    `offset` is its last offset.
+    `offset` is its last offset, unless it was split.
     """
 
     base_offset: int
@@ -52,6 +52,16 @@ class RawBatch:
     @property
     def size(self) -> int:
         return len(self.records)
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows are wanted, at most."""
+        return min(self.count, self.offset + 1 - max(self.base_offset, self.first_offset))
+
+    def split(self, rows: int) -> tuple[RawBatch, RawBatch]:
+        """At most `rows` of its rows, and the others."""
+        behind = max(self.base_offset, self.first_offset) + rows
+        return replace(self, offset=behind - 1), replace(self, first_offset=behind)
 
 
 def decode_batches(topic: str, partition: int, batches: Sequence[RawBatch]) -> KafkaRows:
@@ -76,6 +86,7 @@ def decode_batches(topic: str, partition: int, batches: Sequence[RawBatch]) -> K
     offsets = delta + np.repeat(np.array([one.base_offset for one in batches], np.int64), counts)
     rows = KafkaRows(topic, partition, offsets, np.where(log_append, newest, stamp), log_append, keys, values, headers)
     wanted = offsets >= np.repeat(np.array([one.first_offset for one in batches], np.int64), counts)
+    wanted &= offsets <= np.repeat(np.array([one.offset for one in batches], np.int64), counts)
     return rows if wanted.all() else rows.take(np.flatnonzero(wanted))
 
 

@@ -18,6 +18,7 @@ from rocketflow.errors import UsageError
 from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
+from rocketflow.kafka.from_store import made_topics
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: M
     from rocketflow_store import StoreReader
 
     with StoreReader(asked.store) as reader:
-        mapped, missing = asked.choice.of_store(reader.topics())
+        mapped, missing = asked.choice.of_store(reader.topics(), made_topics(reader))
     if missing:
         raise UsageError(f"the store at {asked.store} has no topic {', '.join(missing)}")
     began = time.monotonic()

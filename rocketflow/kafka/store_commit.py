@@ -19,6 +19,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import MessageRefusedError
 from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.to_store import QueueRule, sink_rows
+from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.columnar.gather import values_array
 from rocketflow_store.errors import MessageRejectedError
@@ -43,7 +44,8 @@ Partition = tuple[str, int]
 class PartitionPart:
     """Messages of a partition from offset `base` to `following` (the next to read).
 
-    `base` is what the last commit said, None where it said nothing; `partitions` is how many its topic has.
+    `base` is what the last commit said, None where it said nothing; `partitions` is how many its topic has, `topic_id`
+    which topic of that name it is.
     """
 
     topic: str
@@ -53,6 +55,7 @@ class PartitionPart:
     base: int | None
     following: int
     rows: Sequence[KafkaRows]
+    topic_id: str | None = None
 
     @property
     def key(self) -> Partition:
@@ -179,17 +182,21 @@ def _quarantine(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:
 def commit_parts(
     store: MessageStore, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]
 ) -> CommitOutcome:
-    """Append all parts that go on from where the last commit ended, with their progress: one commit, or none."""
+    """Append all parts that go on from where the last commit ended, with their progress: one commit, or none.
+
+    TopicReplacedError, QueuesChangedError where the notes of the last commit say so.
+    """
     last = last_commit(store, options.sink_id)
-    outcome = CommitOutcome(progress=_copy(last))
+    outcome, progress = CommitOutcome(), _copy(last)
     chunks: list[EncodedChunk] = []
     for one in encoded:
         part = one.part
-        said = next_offset(outcome.progress, part.topic, part.partition)
+        said = next_offset(progress, part.topic, part.partition)
         if said != part.base:
             outcome.stale[part.key] = -1 if said is None else said
             continue
-        outcome.progress.setdefault(part.topic, {})[str(part.partition)] = part.following
+        note_topic(progress, part.topic, TopicNote(part.topic_id, options.queues), options.bridge_id)
+        progress.setdefault(part.topic, {})[str(part.partition)] = part.following
         outcome.committed[part.key] = part.following
         outcome.rows += one.rows
         outcome.quarantined += one.quarantined
@@ -198,8 +205,9 @@ def commit_parts(
         if one.rows:
             store.create_topic(part.store_topic, QueueRule(options.queues).count(part.partitions))
     if outcome.committed:
-        batch = ProgressBatch(options.sink_id, run_id, last, outcome.progress, outcome.rows, chunks)
+        batch = ProgressBatch(options.sink_id, run_id, last, progress, outcome.rows, chunks)
         commit_progress(store, batch, queues=1)
+    outcome.progress = offsets_alone(progress)
     return outcome
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class StorePort:
     """Opens the store at `path` for commits; StoreLockedError where another writer keeps it for too long.
 
-    A lock that is let go after every commit lets Spark sinks, jobs and other bridges write to the same store.
+    A lock that is let go after every commit lets Spark sinks, jobs and other bridges write to the same store. Nothing
+    is made or locked before `begin`.
     """
 
     def __init__(
@@ -32,9 +33,13 @@ class StorePort:
         self._path, self._asked, self._hold = path, config, hold
         self._timeout_s, self._stop = lock_timeout_ms / 1000, stop
         self._held: MessageStore | None = None
+        self.config = config
+        """Once the store was open as that has it: its files' sizes, and what its records end with."""
+
+    def begin(self) -> None:
+        """Make the store where there is none, take its settings, and with `hold` its lock."""
         with self.opened() as store:
             self.config = store.config
-            """As the store has it: its files' sizes, and what its records end with."""
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[MessageStore]:

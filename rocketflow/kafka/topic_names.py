@@ -103,18 +103,20 @@ class TopicChoice:
             chosen += sorted(one for one in matching if not one.startswith("__"))
         return _mapped(chosen, self._store_name), [name for name in self.names if name not in there]
 
-    def of_store(self, known: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-        """({store topic: Kafka topic}, named topics that are not known).
+    def of_store(self, known: Iterable[str], made: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
+        """({store topic: Kafka topic}, named topics that are not there).
 
-        A topic may be named by either of its names.
+        A topic may be named by either of its names. One that was `made` and has no messages is there for who names it;
+        a pattern finds it once it has some: topics.json has names that are a broker's own.
         """
-        there = set(known)
+        known, made = set(known), set(made)
+        there = known | made
         back = {store: kafka for kafka, store in self.pairs.items()}
         wanted = [self.pairs.get(name, name) for name in self.names]
         wanted = [one if one in there else one.replace(".", "|") for one in wanted]
         chosen = [name for name in wanted if name in there]
         if self.pattern is not None:
-            matching = (one for one in there - set(chosen) if self.pattern.fullmatch(one))
+            matching = (one for one in known - set(chosen) if self.pattern.fullmatch(one))
             chosen += sorted(one for one in matching if not is_system_topic(one))
         found = _mapped(chosen, lambda name: back.get(name) or to_kafka_name(name))
         if len(set(found.values())) < len(found):
