@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rocketflow.kafka import clients, options
 from rocketflow.kafka.client_options import require_kafka
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest
+from rocketflow.kafka.secrets_hidden import hidden_in_errors, hide_in_logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,10 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
     """Copy in the direction asked for, until stopped or caught up; its summary."""
     stop = stop or StopRequest()
     require_kafka()
+    hide_in_logs(asked.client.secrets)
     if "ROCKETFLOW_DEBUG" not in os.environ:
         clients.quiet_log()
-    with stop.listening():
+    with stop.listening(), hidden_in_errors(asked.client.secrets):
         if asked.direction == options.KAFKA_TO_STORE:
             from rocketflow.kafka.from_kafka import KafkaToStore
 

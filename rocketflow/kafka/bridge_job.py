@@ -11,9 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
-from rocketflow.kafka.options import STORE_TO_KAFKA, add_arguments, options_of
+from rocketflow.kafka.options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
 from rocketflow.stop_signals import StoppedError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line; the exit code is one of README's table."""
     from rocketflow.job_errors import exit_code_of
 
-    parser = JobParser(
+    parser = BridgeParser(
         prog="kafka_bridge.py", description="Copy topics between Kafka and a store, exactly once.", epilog=_EXAMPLE
     )
     add_arguments(parser)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.arguments import key_value
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError
+from rocketflow.kafka.secrets_hidden import HIDDEN, SECRET_NAME, Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +51,7 @@ _KNOWN: Final = {
     "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"),
 }
 _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
-_SECRET: Final = re.compile(r"password|secret|token|credential|jaas|passphrase", re.IGNORECASE)
-_HIDDEN: Final = "***"
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -61,28 +61,23 @@ class ClientOptions:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
+        self.secrets = Secrets.of_options(values)
 
     def __repr__(self) -> str:
         return f"ClientOptions({json.dumps(self.shown())})"
 
     def shown(self) -> dict[str, str]:
         """All options, secrets hidden."""
-        return {name: _HIDDEN if _SECRET.search(name) else value for name, value in sorted(self._values.items())}
+        return {name: HIDDEN if SECRET_NAME.search(name) else value for name, value in sorted(self._values.items())}
 
     @property
     def secured(self) -> bool:
         """Whether they ask for TLS or a login."""
         return self._values.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"
 
-    def secrets(self) -> list[str]:
-        """Values that must not be seen."""
-        return [value for name, value in self._values.items() if value and _SECRET.search(name)]
-
     def hide(self, text: str) -> str:
         """`text` without any secret in it."""
-        for secret in sorted(self.secrets(), key=len, reverse=True):
-            text = text.replace(secret, _HIDDEN)
-        return text
+        return self.secrets.hide(text)
 
     def for_client(self, *kinds: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments for the client whose defaults are `kinds[0]`, each of its default's type.
@@ -134,6 +129,8 @@ def _check_file(name: str, path: str | None) -> None:
 def _pair(text: str, where: str) -> tuple[str, str]:
     name, value = key_value(where, text)
     name = name.strip().replace(".", "_")
+    if not _NAME.fullmatch(name):  # what stands there may be a value
+        raise UsageError(f"{where}: give it as key=value, the key of letters, digits, _ and .")
     name = _JAVA_NAMES.get(name, name)
     if name in _OURS:
         raise UsageError(f"{where}: {name} is the bridge's own to set")
@@ -157,7 +154,7 @@ def _typed(name: str, text: str, default: Any) -> Any:
         if name.endswith(("_bytes", "_ms")):
             return int(text)
     except ValueError as error:
-        shown = _HIDDEN if _SECRET.search(name) else text
+        shown = HIDDEN if SECRET_NAME.search(name) else text
         raise UsageError(f"kafka option {name}={shown}: not of the right type ({type(default).__name__})") from error
     return text
 

@@ -152,7 +152,7 @@ class KafkaToStore:
         except KafkaError as error:
             raise clients.as_bridge_error(self._options, error) from None
         except (RuntimeError, ValueError) as error:
-            raise KafkaRefusedError(self._options.client.hide(f"kafka-python failed: {error!r}")) from error
+            raise KafkaRefusedError(self._options.client.hide(f"kafka-python failed: {error!r}")) from None
         return {}
 
     def _follow_assignment(self, polled: dict[Any, list[Any]]) -> None:

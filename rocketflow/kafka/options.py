@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
@@ -67,6 +67,24 @@ class BridgeOptions:
     def transactional_id(self) -> str:
         """Whose transactions in Kafka are this bridge's."""
         return f"rocketflow-bridge-{self.bridge_id}"
+
+
+class BridgeParser(JobParser):
+    """Tells of wrong arguments by the names of options alone: what stands behind them may be a password."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; what belongs to no option ends the command."""
+        given, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [one.partition("=")[0] for one in unknown if one.startswith("--")]
+            self.error(f"unrecognized arguments: {' '.join(options) or 'some that stand behind no option'}")
+        return given
+
+    def error(self, message: str) -> NoReturn:
+        """As every job does."""
+        message = re.sub(r"^(ambiguous option: --[\w-]+)=.*( could match )", r"\1\2", message, flags=re.DOTALL)
+        message = re.sub(r"ignored explicit argument .*", "it takes no value", message, flags=re.DOTALL)
+        super().error(message)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
@@ -174,7 +192,7 @@ def _default_id(direction: str, topics: str | None, pattern: str | None, renamed
 
 def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
     """The options of a command line; argparse ends a wrong one with exit code 2."""
-    parser = JobParser(
+    parser = BridgeParser(
         prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
     )
     add_arguments(parser, direction=direction)
@@ -183,6 +201,11 @@ def parse(arguments: Sequence[str] | None, *, program: str, direction: str | Non
 
 def _addresses(text: str) -> str:
     """Brokers as a user lists them; UsageError for what is no address."""
+    if "@" in text:
+        raise UsageError(
+            "--bootstrap: an address has no name or password in it (what was given is not shown); give host:port, and "
+            "sasl.username and sasl.password in a file that --kafka-config names"
+        )
     found = [one.strip() for one in text.split(",") if one.strip()]
     for one in found:
         host, colon, port = one.rpartition(":")

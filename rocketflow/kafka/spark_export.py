@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from rocketflow.arguments import key_values
+from rocketflow.arguments import key_value
 from rocketflow.errors import UsageError
 from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
 from rocketflow.kafka.from_store import made_topics
+from rocketflow.kafka.secrets_hidden import Secrets, hidden_in_errors, hide_in_logs
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
 
 if TYPE_CHECKING:
@@ -48,14 +49,17 @@ def run(asked: BridgeOptions, checkpoint: str, connector: Sequence[str], *, requ
 
     if asked.client.shown():
         raise UsageError("--kafka-option is kafka-python's; give Spark's connector --connector-option kafka.NAME=VALUE")
-    options = key_values("--connector-option", connector)
+    options = dict(key_value(f"--connector-option number {at}", one) for at, one in enumerate(connector, 1))
+    secrets = Secrets.of_options(options)
+    hide_in_logs(secrets)
     spark = build_session("rocketflow-kafka-bridge")
     try:
-        if not has_connector(spark):
+        with hidden_in_errors(secrets):
+            if has_connector(spark):
+                return _copy(spark, asked, checkpoint, options)
             if required:
                 raise KafkaMissingError("Spark's Kafka connector is not on the class path: give its jars (--jars)")
             return None
-        return _copy(spark, asked, checkpoint, options)
     finally:
         spark.stop()
 

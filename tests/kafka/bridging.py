@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kafka.errors import InvalidReplicationFactorError
 
 from rocketflow.kafka.bridge import run_bridge
 from rocketflow.kafka.clients import NULL, NullHeader, _leave_null, allow_null_headers
@@ -59,7 +62,15 @@ class Topics:
     def create(self, *names: str, partitions: int = 2, **configs: str) -> None:
         entry: dict[str, Any] = {"num_partitions": partitions, "replication_factor": 1}
         entry["configs"] = {"retention.ms": "-1", **configs}  # the messages' times are years ago
-        self.admin.create_topics(dict.fromkeys(names, entry))
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.admin.create_topics(dict.fromkeys(names, entry))
+                break
+            except InvalidReplicationFactorError:  # a broker that listens is not at once one that may hold topics
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
         self.admin.wait_for_topics(list(names))
 
     def grow(self, name: str, partitions: int) -> None:

@@ -48,7 +48,7 @@ def test_wrong_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixt
         assert main([*common, "--direction", "kafka-to-store", *more]) == 2
     spark = ["--direction", "store-to-kafka", "--topics", "a", "--engine", "spark", "--checkpoint", "cp"]
     assert main([*common, *spark, "--connector-option", "kafka.linger.ms"]) == 2
-    assert "--connector-option 'kafka.linger.ms': give it as key=value" in capsys.readouterr().err
+    assert "--connector-option number 1: give it as key=value" in capsys.readouterr().err
 
 
 @pytest.mark.slow
