@@ -30,11 +30,13 @@ from rocketflow.kafka.errors import (
     TopicMissingError,
     TopicReplacedError,
 )
-from rocketflow.kafka.kafka_topics import TargetTopics, TopicLimits
+from rocketflow.kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
 from rocketflow.kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_mark
+from rocketflow.kafka.record_sizes import Header
+from rocketflow.kafka.refused_messages import refused_record
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.to_kafka import COLUMNS, Header, kafka_rows
+from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.clock import SystemClock
@@ -53,6 +55,8 @@ _READ_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 128
 _PROPERTIES_ROOM: Final = 64 << 10
 """More than key and headers of a stored message can have."""
+_CLIENT_ROOM: Final = 512
+"""More than a client's estimate is above the bytes of a message, and a key that a compacted topic asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +381,10 @@ class StoreToKafka:
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
             if in_doubt:
-                why = rows.faults.get(at) or self._why_refused(key, value, headers, limits)
+                why = rows.faults.get(at) or limits.why_not_of(key, value, headers)
                 why = why or limits.why_not_at(stamp, now_ms)
                 if why is not None:
-                    self._set_aside(one, batch, at, why, sent)
+                    self._set_aside(one, batch, rows, at, why, sent)
                     continue
                 headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in headers]
             if partition is None and key is None:
@@ -389,18 +393,10 @@ class StoreToKafka:
                 place = partition
             send(target, null if value is None else value, key, headers, place, stamp)
 
-    def _why_refused(
-        self, key: bytes | None, value: bytes | None, headers: list[Any], limits: TopicLimits
-    ) -> str | None:
-        if key is None and limits.needs_keys:
-            return "it has no key, which a compacted topic asks for"
-        size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
-        size += sum(len(name.encode()) + len(item or b"") + 10 for name, item in headers)
-        most = limits.max_bytes
-        return f"about {size} bytes, the topic and the client allow {most}" if size > most else None
-
-    def _set_aside(self, one: _Range, batch: pa.RecordBatch, at: int, why: str, sent: _Sent) -> None:
-        """A message that Kafka would not take: its place and how it begins go to the quarantine topic."""
+    def _set_aside(
+        self, one: _Range, batch: pa.RecordBatch, rows: ProducerRows, at: int, why: str, sent: _Sent
+    ) -> None:
+        """A message that Kafka would not take: what is kept of it goes to the quarantine topic."""
         offset = batch.column("queueOffset")[at].as_py()
         where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
         if self._options.on_refused != QUARANTINE:
@@ -408,11 +404,16 @@ class StoreToKafka:
                 f"{where}: {why}; set such messages aside with --on-refused quarantine (or, where they are too large, "
                 "raise max.message.bytes and --kafka-option max_request_size)"
             )
-        headers = [(names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()), ("refused", why.encode())]
-        body = batch.column("body")[at].as_py()[: 64 << 10]
         topic = self._options.quarantine_topic
         self._kafka.partitions(topic, 1)
-        self._producer.send(topic, value=body, headers=headers, partition=0)
+        limits = self._kafka.limits(topic)
+        origin = f"{one.topic}:{one.queue_id}:{offset}"
+        parts = rows.keys[at], rows.values[at], rows.headers[at], rows.timestamps[at]
+        kept = refused_record(origin, why, *parts, limits.max_bytes - _CLIENT_ROOM)
+        clients.allow_null_headers()
+        headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in kept.headers]
+        key = origin.encode() if kept.key is None and limits.needs_keys else kept.key
+        self._producer.send(topic, kept.value, key, headers, 0)
         sent.quarantined += 1
 
 

@@ -8,26 +8,46 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.kafka import clients
 from rocketflow.kafka.errors import TopicMissingError
+from rocketflow.kafka.record_sizes import batch_size, client_size
 from rocketflow.kafka.topic_record import id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.record_sizes import Header
 
-_OVERHEAD: Final = 512
-"""Bytes of a batch that are no message's."""
 _FOREVER: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """Which messages a topic takes: so many bytes, with a key where it is compacted, of times around now (ms)."""
+    """Which messages a topic takes: record batches of so many bytes, with a key where it is compacted, of times around
+    now (ms); and how many bytes the client sends."""
 
-    max_bytes: int
+    topic_bytes: int
+    client_bytes: int
     needs_keys: bool = False
     before_ms: int = _FOREVER
     after_ms: int = _FOREVER
+
+    @property
+    def max_bytes(self) -> int:
+        """The least of what both allow."""
+        return min(self.topic_bytes, self.client_bytes)
+
+    def why_not_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> str | None:
+        """Why the topic, or the client, takes no message with these parts; None where both do."""
+        if key is None and self.needs_keys:
+            return "it has no key, which a compacted topic asks for"
+        size = batch_size(key, value, headers)
+        if size > self.topic_bytes:
+            most = self.topic_bytes
+            return f"{size} bytes as a record batch before compression, the topic's max.message.bytes is {most}"
+        size = client_size(key, value, headers)
+        if size > self.client_bytes:
+            return f"{size} bytes before compression, the client's max_request_size is {self.client_bytes}"
+        return None
 
     def why_not_at(self, stamp: int | None, now_ms: int) -> str | None:
         """Why the topic takes no message of this time; None where it does."""
@@ -118,12 +138,12 @@ def _limits(admin: Any, topic: str, client_bytes: int) -> TopicLimits:
     from kafka.admin import ConfigResource, ConfigResourceType
 
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
-    most = min(int(_find(answer, "max.message.bytes") or 1 << 20), client_bytes) - _OVERHEAD
+    most = int(_find(answer, "max.message.bytes") or 1 << 20)
     compacted = "compact" in (_find(answer, "cleanup.policy") or "")
     if _find(answer, "message.timestamp.type") == "LogAppendTime":
-        return TopicLimits(most, compacted)
+        return TopicLimits(most, client_bytes, compacted)
     window = (int(_find(answer, f"message.timestamp.{side}.max.ms") or _FOREVER) for side in ("before", "after"))
-    return TopicLimits(most, compacted, *window)
+    return TopicLimits(most, client_bytes, compacted, *window)
 
 
 def _find(answer: Any, name: str) -> str | None:

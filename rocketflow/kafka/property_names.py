@@ -5,6 +5,8 @@
     KAFKA_TOMBSTONE         true: the value was null (the body is empty)
     KAFKA_TIMESTAMP_TYPE    LogAppendTime where the broker gave the time
     KAFKA_TIMESTAMP         the time in ms where bornTimestamp cannot say it (-1: none)
+    KAFKA_REFUSED           of a message that was set aside: why; with KAFKA_VALUE_SIZE, KAFKA_VALUE_SHA256, and where
+                            they were cut KAFKA_KEY_SIZE, KAFKA_HEADERS_LEFT_OUT (how many)
     KAFKA_HEADERS           all headers in order as JSON, where one of them cannot be a property of its own:
                             "name" (its value is the property), ["name", "base64 of the value"], ["name", null]
 
@@ -26,12 +28,18 @@ TIMESTAMP_TYPE: Final = "KAFKA_TIMESTAMP_TYPE"
 TIMESTAMP: Final = "KAFKA_TIMESTAMP"
 HEADERS: Final = "KAFKA_HEADERS"
 REFUSED_BECAUSE: Final = "KAFKA_REFUSED"
+VALUE_SIZE: Final = "KAFKA_VALUE_SIZE"
+VALUE_SHA256: Final = "KAFKA_VALUE_SHA256"
+KEY_SIZE: Final = "KAFKA_KEY_SIZE"
+HEADERS_LEFT_OUT: Final = "KAFKA_HEADERS_LEFT_OUT"
 
 BASE64: Final = "base64"
 EMPTY_KEY: Final = "empty"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 TRUE: Final = "true"
 
+ROCKETMQ: Final = "rocketmq."
+"""How names of headers begin that the bridge gives a meaning to."""
 TAGS_HEADER: Final = "rocketmq.TAGS"
 KEYS_HEADER: Final = "rocketmq.KEYS"
 FLAG_HEADER: Final = "rocketmq.FLAG"

@@ -7,21 +7,19 @@ copied twice, whoever holds a partition, a zombie or one that is still being tol
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import MessageRefusedError
 from rocketflow.kafka.options import QUARANTINE
+from rocketflow.kafka.refused_messages import refused_rows
 from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.columnar.gather import values_array
 from rocketflow_store.errors import MessageRejectedError
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
     from rocketflow_store.message_store import MessageStore
 
-_KEPT_OF_REFUSED: Final = 64 << 10
 Partition = tuple[str, int]
 
 
@@ -107,7 +104,7 @@ class PartEncoder:
             self._append(encoded, batch, part.store_topic)
             if refused:
                 encoded.quarantined += len(refused)
-                self._append(encoded, _quarantine(rows, refused), self._options.quarantine_topic)
+                self._append(encoded, refused_rows(rows, refused), self._options.quarantine_topic)
             if len(rows):
                 encoded.newest_ms = max(encoded.newest_ms, int(rows.timestamps[-1]))
         return encoded
@@ -151,32 +148,6 @@ def _refusals(encoder: BatchEncoder, batch: pa.RecordBatch, first: int = 0) -> d
         found = _refusals(encoder, batch.slice(0, half), first)
         return found | _refusals(encoder, batch.slice(half), first + half)
     return {}
-
-
-def _quarantine(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:
-    """What is kept of refused messages: where they are in Kafka, why, and how they begin."""
-    bodies, properties = [], []
-    for row, why in sorted(refused.items()):
-        value = rows.values[row].as_py() or b""
-        bodies.append(value[:_KEPT_OF_REFUSED])
-        properties.append(
-            [
-                (names.ORIGIN_TOPIC, rows.topic),
-                (names.ORIGIN_PARTITION, str(rows.partition)),
-                (names.ORIGIN_OFFSET, str(int(rows.offsets[row]))),
-                (names.REFUSED_BECAUSE, why[:1000]),
-                ("KAFKA_VALUE_SIZE", str(len(value))),
-                ("KAFKA_VALUE_SHA256", hashlib.sha256(value).hexdigest()),
-            ]
-        )
-    return pa.RecordBatch.from_arrays(
-        [
-            values_array(bodies, pa.binary()),
-            pa.array(properties, pa.map_(pa.string(), pa.string())),
-            pa.array([0] * len(bodies), pa.int32()),
-        ],
-        names=["body", "properties", "queueId"],
-    )
 
 
 def commit_parts(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
+from rocketflow.kafka.record_sizes import Header
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("queueOffset", "body", "flag", "bornTimestamp", "storeTimestamp", "properties")
 """Columns of the source that `kafka_rows` needs."""
 
-Header = tuple[str, bytes | None]
 _NOT_PARTS: Final = frozenset(
     {
         names.ORIGIN_TOPIC,

@@ -83,7 +83,11 @@ def test_messages_that_kafka_would_not_take(topics: Topics, store: str, name: Na
         opened.create_topic(source, 1)
         opened.put_messages([Message(source, body, queue_id=0) for body in (b"a", b"B" * 60_000, b"c")])
     asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
-    with pytest.raises(MessageRefusedError, match=f"topic {source} queue 0 queue offset 1: about 60"):
+    with pytest.raises(
+        MessageRefusedError,
+        match=f"topic {source} queue 0 queue offset 1: 60123 bytes as a record batch before compression, "
+        "the topic's max.message.bytes is 50000",
+    ):
         bridge("store-to-kafka", topics.address, store, *asked)
     assert topics.read(source, 1) == {0: []}  # the first message went with the transaction
     done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
