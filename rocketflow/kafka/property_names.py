@@ -10,6 +10,9 @@
     KAFKA_HEADERS           all headers in order as JSON, where one of them cannot be a property of its own:
                             "name" (its value is the property), ["name", "base64 of the value"], ["name", null]
 
+A header `rocketmq.properties` of a message of RocketMQ's own holds, as a JSON object, properties that no header of
+their name could bring back; into a store they are properties again.
+
 A header is a property of its own where its name and value are plain text, it is there once, and the name is not one
 that RocketMQ or this bridge gives a meaning to.
 """
@@ -45,6 +48,7 @@ KEYS_HEADER: Final = "rocketmq.KEYS"
 FLAG_HEADER: Final = "rocketmq.FLAG"
 UNIQ_KEY_HEADER: Final = "rocketmq.UNIQ_KEY"
 ORIGIN_HEADER: Final = "rocketmq.origin"
+PROPERTIES_HEADER: Final = "rocketmq.properties"
 
 MAX_KEYS_SIZE: Final = 1024
 """Longer keys are only the sharding key, and not looked up by the index."""
@@ -58,8 +62,20 @@ _MEANINGS: Final = """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_
     TRAN_PREPARED_QUEUE_OFFSET TRANSACTION_CHECK_TIMES TRANSACTION_ID INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL
     ARRIVE_TIME PUSH_REPLY_TIME MSG_TYPE FIRST_POP_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRACE_CONTEXT
     LITE_TOPIC DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID STARTDELIVERTIME"""
+_UNSTORABLE: Final = re.compile("[\x01\x02\ud800-\udfff]")
 _GIVEN_A_MEANING: Final = frozenset(_MEANINGS.split())
 _PREFIXES: Final = ("KAFKA_", "INNER_", "TIMER_", "__", "TRANSACTION_", "DLQ_")
+_PLACED: Final = frozenset({"KEYS", "TAGS", "UNIQ_KEY", "__SHARDINGKEY"})
+"""They have headers of their own, or are the key."""
+_NOT_CARRIED: Final = frozenset(
+    {
+        *("DELAY", "REAL_TOPIC", "REAL_QID", "__CRC32#", "WAIT", "MSG_REGION", "TRACE_ON", "CLUSTER", "MIN_OFFSET"),
+        *("MAX_OFFSET", ORIGIN_TOPIC, ORIGIN_PARTITION, ORIGIN_OFFSET, KEY_ENCODING, TOMBSTONE, TIMESTAMP_TYPE),
+        *(TIMESTAMP, HEADERS, REFUSED_BECAUSE, VALUE_SIZE, VALUE_SHA256, KEY_SIZE, HEADERS_LEFT_OUT),
+    }
+)
+"""What a store, broker or client writes for itself, a delivery that is over (it would wait again), the bridge's own."""
+_NOT_CARRIED_PREFIXES: Final = ("INNER_", "TIMER_", "__RMQ.TRANSIENT.")
 
 
 def has_a_meaning(name: str) -> bool:
@@ -74,6 +90,21 @@ def may_be_property(name: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return _NAME.fullmatch(text) is not None and not has_a_meaning(text)
+
+
+def is_carried(name: str) -> bool:
+    """Whether a property is its sender's: it is to be one again where the message goes on to another store."""
+    return name not in _PLACED and name not in _NOT_CARRIED and not name.startswith(_NOT_CARRIED_PREFIXES)
+
+
+def comes_back(name: str) -> bool:
+    """Whether a header of this name brings a property back, where its value is plain text."""
+    return may_be_property(name.encode("utf-8", "surrogatepass")) and not name.startswith(ROCKETMQ)
+
+
+def may_be_stored(text: str) -> bool:
+    """Whether a text may be a property's name or value: not empty, UTF-8, no separator of properties."""
+    return bool(text) and not _UNSTORABLE.search(text)
 
 
 def is_text(raw: bytes) -> bool:

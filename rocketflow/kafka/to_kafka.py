@@ -1,8 +1,8 @@
 """Stored messages -> what a Kafka producer sends: the way back of `to_store`, and the way out for RocketMQ's own.
 
 Of a message that came from Kafka everything is as it was. Of any other the key is its sharding key, or else its KEYS;
-its properties are headers, its TAGS, KEYS, flag and UNIQ_KEY headers whose names begin with `rocketmq.`; properties
-that RocketMQ gives a meaning to are left out.
+its properties are headers, its TAGS, KEYS, flag and UNIQ_KEY headers whose names begin with `rocketmq.`. Properties
+that a header of their name could not bring back into a store (`property_names`) are in one more header, as JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import Header
+from rocketflow.kafka.to_store import text_mask
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
@@ -112,7 +113,7 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     values: list[bytes | None] = batch.column("body").to_pylist()
     born = np.asarray(batch.column("bornTimestamp").cast(pa.int64())) // 1000
     timestamps: list[int | None] = born.tolist()
-    headers = _headers(properties)
+    headers = _headers(properties, from_kafka)
 
     def key(row: int, encoding: str) -> None:
         keys[row] = b"" if encoding == names.EMPTY_KEY else base64.b64decode(keys[row] or b"", validate=True)
@@ -148,12 +149,16 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     return ProducerRows(keys, values, headers, timestamps, faults)
 
 
-def _headers(properties: _PropertyColumns) -> list[list[Header]]:
-    """Properties that are headers of their own."""
-    plain = [name not in _NOT_PARTS and not names.has_a_meaning(name) for name in properties.names]
+def _headers(properties: _PropertyColumns, from_kafka: npt.NDArray[np.bool_]) -> list[list[Header]]:
+    """Properties that are headers of their own; `rocketmq.` begins such names only where a message came from Kafka."""
+    plain = np.array([name not in _NOT_PARTS and not names.has_a_meaning(name) for name in properties.names], bool)
+    ours = np.array([name.startswith(names.ROCKETMQ) for name in properties.names], bool)
     headers: list[list[Header]] = [[] for _ in range(properties.count)]
-    if any(plain):
-        at = np.flatnonzero(np.array(plain, bool)[properties.codes])
+    if plain.any():
+        at = plain[properties.codes]
+        if ours.any():
+            at &= ~ours[properties.codes] | from_kafka[properties.rows]
+        at = np.flatnonzero(at)
         values = properties.items.take(int_array(at, pa.int64())).cast(pa.binary()).to_pylist()
         texts, codes, rows = properties.names, properties.codes[at].tolist(), properties.rows[at].tolist()
         for row, code, value in zip(rows, codes, values, strict=True):
@@ -177,6 +182,25 @@ def _listed(listed: Any, own: dict[str, bytes | None]) -> list[Header]:
     return found
 
 
+def _to_be_held(rows: list[int], properties: _PropertyColumns) -> dict[int, dict[str, str]]:
+    """Properties of `rows` that headers of their names would not bring back, by row."""
+    carried = np.array([names.is_carried(name) for name in properties.names], bool)
+    alone = np.array([names.comes_back(name) for name in properties.names], bool)
+    if not carried.any():
+        return {}
+    own = np.zeros(properties.count, bool)
+    own[rows] = True
+    wanted = carried[properties.codes] & own[properties.rows]
+    wanted &= ~(alone[properties.codes] & text_mask(properties.items.cast(pa.binary())))
+    found: dict[int, dict[str, str]] = {}
+    at = np.flatnonzero(wanted)
+    if len(at):
+        values = properties.items.take(int_array(at, pa.int64())).to_pylist()
+        for row, code, value in zip(properties.rows[at].tolist(), properties.codes[at].tolist(), values, strict=True):
+            found.setdefault(row, {})[properties.names[code]] = value
+    return found
+
+
 def _add_rocketmq(
     rows: list[int],
     batch: pa.RecordBatch,
@@ -186,6 +210,8 @@ def _add_rocketmq(
 ) -> None:
     """What a message of RocketMQ's own has beside its properties."""
     flags = batch.column("flag").to_pylist()
+    for row, held in _to_be_held(rows, properties).items():
+        headers[row].append((names.PROPERTIES_HEADER, json.dumps(held, separators=(",", ":")).encode()))
     parts = [
         (names.TAGS_HEADER, properties.column(PROPERTY_TAGS)),
         (names.KEYS_HEADER, properties.column(PROPERTY_KEYS)),

@@ -152,23 +152,78 @@ def _headers(headers: HeaderRows, count: int, properties: _Properties) -> dict[s
     plain &= text_mask(headers.values)
     tagged = headers.rows * len(known) + codes
     _, first, times = np.unique(tagged, return_inverse=True, return_counts=True)
-    plain &= times[first] == 1
+    once = times[first] == 1
+    plain &= once
     own = np.flatnonzero(plain)
     wanted = int_array(own, pa.int64())
     properties.add_named(headers.rows[own], headers.names.take(wanted), headers.values.take(wanted))
-    if len(own) < len(plain):
-        odd = np.unique(headers.rows[~plain])
+    brought = _brought_back(headers, codes, known, plain, once, properties)
+    if len(own) < len(plain) or len(brought):
+        odd = np.union1d(headers.rows[~plain], brought)
         coded_headers = [_as_json(headers, plain, row) for row in odd.tolist()]
         properties.add(odd, names.HEADERS, values_array(coded_headers, pa.binary()))
     found = {}
     for name in (names.TAGS_HEADER, names.KEYS_HEADER, names.FLAG_HEADER):
         if name.encode() in known:
-            there = np.flatnonzero(plain & (codes == known.index(name.encode())))
+            there = np.flatnonzero(once & (codes == known.index(name.encode())))
             values: list[bytes | None] = [None] * count
             for at in there.tolist():
-                values[int(headers.rows[at])] = headers.values[at].as_py()
+                values[int(headers.rows[at])] = _storable(headers.values[at].as_py())
             found[name] = values_array(values, pa.string())
     return found
+
+
+def _storable(value: bytes | None) -> bytes | None:
+    """A header's value where it may be a property's, else None."""
+    try:
+        text = (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return value if names.may_be_stored(text) else None
+
+
+def _brought_back(
+    headers: HeaderRows,
+    codes: npt.NDArray[np.int64],
+    known: list[bytes],
+    plain: npt.NDArray[np.bool_],
+    once: npt.NDArray[np.bool_],
+    properties: _Properties,
+) -> Rows:
+    """Add the properties that headers `rocketmq.properties` hold; the rows that got some, ascending."""
+    code = names.PROPERTIES_HEADER.encode()
+    if code not in known:
+        return np.zeros(0, np.int64)
+    rows, titles, values = [], [], []
+    for at in np.flatnonzero(once & (codes == known.index(code))).tolist():
+        row = int(headers.rows[at])
+        low, high = np.searchsorted(headers.rows, [row, row + 1]).tolist()
+        taken = {known[codes[one]].decode() for one in range(low, high) if plain[one]}
+        for name, value in _held(headers.values[at].as_py()).items():
+            if name not in taken:
+                rows.append(row)
+                titles.append(name)
+                values.append(value)
+    found = np.array(rows, np.int64)
+    properties.add_named(
+        found, *(values_array([one.encode() for one in some], pa.binary()) for some in (titles, values))
+    )
+    return np.unique(found)
+
+
+def _held(value: bytes | None) -> dict[str, str]:
+    """Properties that a header `rocketmq.properties` holds and a store may be given; none where it is none of ours."""
+    try:
+        held = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(held, dict):
+        return {}
+    return {
+        name: one
+        for name, one in held.items()
+        if isinstance(one, str) and names.is_carried(name) and names.may_be_stored(name) and names.may_be_stored(one)
+    }
 
 
 def _as_json(headers: HeaderRows, plain: npt.NDArray[np.bool_], row: int) -> bytes:

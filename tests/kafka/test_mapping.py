@@ -23,11 +23,28 @@ from tests.reliability.trials import FULL
 
 EXAMPLES = settings(max_examples=1000 if FULL else 40)
 HEADER_NAMES = st.one_of(
-    st.sampled_from(["city", "TAGS", "KEYS", "rocketmq.TAGS", "rocketmq.KEYS", "KAFKA_OFFSET", "DELAY", "a.b", ""]),
+    st.sampled_from(
+        [
+            "city",
+            "rocketmq.properties",
+            "TAGS",
+            "KEYS",
+            "rocketmq.TAGS",
+            "rocketmq.KEYS",
+            "KAFKA_OFFSET",
+            "DELAY",
+            "a.b",
+            "",
+        ]
+    ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
 )
 BYTES = st.one_of(
-    st.binary(max_size=12), st.sampled_from([b"", b"\x01", b"\x02", b"x", "grüß".encode(), b"a b", b"=="])
+    st.binary(max_size=12),
+    st.sampled_from([b"", b"\x01", b"\x02", b"x", "grüß".encode(), b"a b", b"=="]),
+    st.sampled_from(
+        [b'{"city": "x"}', b'{"DELAY": "3", "\xc3\xbc": "a\\nb", "KEYS": "k"}', b'{"a": 1, "__x": "\\u0001"}']
+    ),
 )
 MESSAGES = st.lists(
     st.tuples(
@@ -95,6 +112,10 @@ def through_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 @example([(b"k", b"v", [("TAGS", b"t"), ("b", b"2"), ("a", b"1"), ("b", b"2")], 1, False)])
 @example([(b"k", b"v", [("b", b"1"), ("a", b"1"), ("b", b"2")], 1, False)])
 @example([(b"k", b"v", [("b", b"1"), ("b", b"2")], 1, False)])
+@example([(b"k", b"v", [("rocketmq.properties", b'{"city": "a\\nb"}'), ("city", b"a\nb")], 1, False)])
+@example(
+    [(b"k", b"v", [("rocketmq.properties", b'{"city": "a"}'), ("city", b"b")], 1, False), (None, b"", [], 1, False)]
+)
 @example([(b"\xff\x00", b"", [("rocketmq.FLAG", b"7"), ("rocketmq.TAGS", b"paid")], 1 << 61, False)])
 def test_what_kafka_holds_comes_back(messages: Given) -> None:
     back = kafka_rows(through_records(sink_rows(as_rows(messages), QueueRule())))
@@ -169,14 +190,14 @@ def test_properties_that_anybody_may_set_stop_nothing(name: str, text: str) -> N
 def test_a_message_of_rocketmq_goes_out_and_comes_back() -> None:
     message = Message(
         topic="orders", body=b"b", tags="paid", keys=["o-1", "o-2"], sharding_key="s", flag=-7, born_timestamp=12,
-        properties={"city": "Köln", "WAIT": "true", "DELAY": "3"},
+        properties={"city": "Köln", "WAIT": "true", "DELAY": "3", "TRAN_MSG": "true", "rocketmq.TAGS": "mine"},
     )  # fmt: skip
     out = kafka_rows(native(message))
     headers = dict(out.headers[0])
     assert out.keys == [b"s"]
     assert headers == {
         "city": "Köln".encode(), "rocketmq.TAGS": b"paid", "rocketmq.KEYS": b"o-1 o-2", "rocketmq.UNIQ_KEY": b"AC11",
-        "rocketmq.FLAG": b"-7",
+        "rocketmq.FLAG": b"-7", "rocketmq.properties": b'{"TRAN_MSG":"true","rocketmq.TAGS":"mine"}',
     }  # fmt: skip
     back = sink_rows(
         as_rows([(out.keys[0], out.values[0], out.headers[0], out.timestamps[0] or 0, False)]), QueueRule()
@@ -184,7 +205,8 @@ def test_a_message_of_rocketmq_goes_out_and_comes_back() -> None:
     row = back.to_pylist()[0]
     got = (row["body"], row["tags"], row["keys"], row["shardingKey"], row["flag"])
     assert got == (b"b", "paid", "o-1 o-2", "s", -7)
-    assert dict(row["properties"])["city"] == "Köln"
+    properties = dict(row["properties"])
+    assert [properties[one] for one in ("city", "TRAN_MSG")] == ["Köln", "true"]
 
 
 # -- record batches

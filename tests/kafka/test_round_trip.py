@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -111,7 +112,6 @@ def test_aborted_transactions_and_gaps_are_passed_over(topics: Topics, store: st
 
 def test_messages_of_rocketmq_go_out(topics: Topics, store: str, name: Name, tmp_path: object) -> None:
     topic, started = name("native"), []
-    from pathlib import Path
 
     with MessageStore.open(store, small_store(Path(store))) as opened:
         opened.create_topic(topic, 2)
@@ -131,6 +131,56 @@ def test_messages_of_rocketmq_go_out(topics: Topics, store: str, name: Name, tmp
         "rocketmq.origin": f"{topic}:1:0".encode(),
     }  # fmt: skip
     assert (read[1][0].key, read[1][0].stamp) == (b"o-1", 1_700_000_000_000)
+
+
+OWN_NAMES = [
+    *("KEYS", "TAGS", "DELAY", "WAIT", "UNIQ_KEY", "TRAN_MSG", "PGROUP", "RETRY_TOPIC", "REAL_TOPIC"),
+    *("REAL_QID", "MIN_OFFSET", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "INNER_MULTI_DISPATCH", "__SHARDINGKEY"),
+    *("__CRC32#", "__x", "__RMQ.TRANSIENT.a", "%RETRY%g", "%DLQ%g", "KAFKA_OFFSET", "KAFKA_HEADERS"),
+    *("TRANSACTION_ID", "POP_CK", "rocketmq.TAGS", "rocketmq.KEYS", "rocketmq.UNIQ_KEY", "rocketmq.origin"),
+    *("rocketmq.properties"),
+]
+
+
+def test_headers_that_are_called_as_rocketmq_s_own_properties(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("t"), name("back")
+    topics.create(source, back, partitions=1)
+    sent = [Sent(b"k", b"v", ((own, b"1"),)) for own in OWN_NAMES]
+    sent += [Sent(b"k", b"v", ((own, b"\xff"), (own, None))) for own in OWN_NAMES]
+    sent += [Sent(None, b"v", tuple((own, b"3") for own in OWN_NAMES))]
+    sent += [Sent(b"k", b"v", (("rocketmq.properties", b'{"DELAY":"3","REAL_TOPIC":"x","city":"y"}'), ("city", b"z")))]
+    topics.send(source, sent, 0)
+    assert bridge("kafka-to-store", topics.address, store, "--topics", source).rows == len(sent)
+    bridge("store-to-kafka", topics.address, store, "--topics", source, "--map", f"{back}={source}")
+    assert topics.read(back, 1)[0] == sent
+
+
+def test_properties_that_are_called_as_rocketmq_s_own(topics: Topics, store: str, name: Name) -> None:
+    source, other = name("t"), store + "2"
+    theirs = {own: f"value of {own}" for own in OWN_NAMES}
+    theirs |= {"größe": "klein", "a b": "c d", "plain": "text", "lines": "a\nb", "KAFKA_any": "x", "": "nameless"}
+    asks = ("DELAY", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "INNER_MULTI_DISPATCH", "KAFKA_OFFSET")
+    asks += ("rocketmq.UNIQ_KEY", "rocketmq.properties")  # headers of every message, or of this one
+    theirs = {title: value for title, value in theirs.items() if title not in asks}
+    messages = [Message(source, b"all", queue_id=0, tags="a\nb", properties={**theirs, "TAGS": "", "KEYS": "k\t1 k2"})]
+    messages += [Message(source, b"", queue_id=0, properties={title: value}) for title, value in theirs.items()]
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages(messages)
+    bridge("store-to-kafka", topics.address, store, "--topics", source, "--create-topics")
+    bridge("kafka-to-store", topics.address, other, "--topics", source)
+    before, after = stored(store, source)[0], stored(other, source)[0]
+    assert [body for body, _ in after] == [body for body, _ in before]
+    not_carried = {"WAIT", "REAL_TOPIC", "REAL_QID", "MIN_OFFSET", "UNIQ_KEY", "__CRC32#", "KAFKA_HEADERS"}
+    for (_, was), (_, now) in zip(before, after, strict=True):
+        assert {title: value for title, value in was.items() if title not in not_carried} == {
+            title: now.get(title) for title in was if title not in not_carried
+        }
+    assert len(before) == len(theirs) + 1
+    again = name("again")
+    topics.create(again, partitions=1)
+    bridge("store-to-kafka", topics.address, other, "--topics", source, "--map", f"{again}={source}")
+    assert topics.read(again, 1) == topics.read(source, 1)
 
 
 def test_the_offset_map_names_every_message(topics: Topics, store: str, name: Name) -> None:
