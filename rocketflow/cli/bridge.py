@@ -10,6 +10,7 @@ import typer
 bridge_app = typer.Typer(
     help="Copy topics between Apache Kafka and a store, exactly once.", no_args_is_help=True, rich_markup_mode=None
 )
+_MOST = (1 << 63) - 1
 _AS_THEY_COME = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -36,9 +37,11 @@ def offset_map(
     store: Annotated[str, typer.Argument(metavar="PATH", help="A store that a bridge wrote to.")],
     bridge_id: Annotated[str, typer.Option("--id", help="The bridge's id.")] = "",
     topic: Annotated[str, typer.Option("--topic", help="Kafka topic, or with --queue the store's.")] = "",
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Kafka partition.")] = None,
-    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Queue of the store.")] = None,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Offset in the partition, or in the queue.")] = 0,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, max=_MOST, help="Kafka partition.")] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, max=_MOST, help="Queue of the store.")] = None,
+    offset: Annotated[
+        int, typer.Option("--offset", min=0, max=_MOST, help="Offset in the partition, or in the queue.")
+    ] = 0,
     store_topic: Annotated[str | None, typer.Option("--store-topic", help="Where not named as by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -46,7 +49,7 @@ def offset_map(
 
     Example: rocketflow bridge offset-map /data/store --id b1 --topic orders --partition 0 --offset 1234
     """
-    from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of
+    from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of, why_no_kafka_offset, why_no_queue_offset
     from rocketflow.kafka.topic_names import to_store_name
     from rocketflow_store import StoreReader
 
@@ -55,17 +58,22 @@ def offset_map(
     if partition is not None and not bridge_id:
         raise typer.BadParameter("--partition needs --id: the bridge whose commits are asked")
     with StoreReader(store) as reader:
+        why = None
         if queue is not None:
             found = kafka_offset_of(reader, topic, queue, offset)
+            if found is None:
+                why = why_no_kafka_offset(reader, topic, queue, offset)
         else:
             assert partition is not None
-            into = store_topic or to_store_name(topic)
-            found = queue_offset_of(reader, f"kafka-bridge:{bridge_id}", into, topic, partition, offset)
+            asked = f"kafka-bridge:{bridge_id}", store_topic or to_store_name(topic), topic, partition, offset
+            found = queue_offset_of(reader, *asked)
+            if found is None:
+                why = why_no_queue_offset(reader, *asked)
     exact = found is not None and (queue is not None or found.kafka_offset == offset)
     if as_json:
-        print(json.dumps({"found": found is not None, "exact": exact, **(found.as_dict() if found else {})}))
+        print(json.dumps({"found": found is not None, "exact": exact, **(found.as_dict() if found else {"why": why})}))
     elif found is None:
-        print("no such message in the store")
+        print(f"no such message in the store: {why}")
     else:
         near = "" if exact else " (the first behind it)"
         print(

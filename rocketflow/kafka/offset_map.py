@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocketflow.errors import UsageError
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.store_commit import next_offset
-from rocketflow_store.sink.sink_commit import commit_at, commit_places
+from rocketflow.kafka.topic_record import offsets_alone
+from rocketflow_store.errors import UnknownTopicError
+from rocketflow_store.sink.sink_commit import commit_at, commit_places, last_commit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from rocketflow_store.commit_envelope import CommitEnvelope
-    from rocketflow_store.errors import UnknownTopicError
-from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.store_reader import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,55 @@ def queue_offset_of(
     return None
 
 
+def why_no_queue_offset(
+    reader: StoreReader, sink_id: str, store_topic: str, kafka_topic: str, partition: int, offset: int
+) -> str:
+    """Why `queue_offset_of` has no answer.
+
+    UsageError for a bridge without commits in this store, and for a topic or a partition that it did not copy.
+    """
+    last = last_commit(reader, sink_id)
+    bridge_id = sink_id.partition(":")[2]
+    if last is None:
+        raise UsageError(f"bridge {bridge_id!r} has no commit in the store at {reader.path}: give its --id")
+    copied = offsets_alone(last.progress)
+    if kafka_topic not in copied:
+        raise UsageError(f"bridge {bridge_id} did not copy Kafka topic {kafka_topic}; it has {_listed(copied)}")
+    end = next_offset(last.progress, kafka_topic, partition)
+    if end is None:
+        raise UsageError(
+            f"bridge {bridge_id} did not copy partition {partition} of {kafka_topic}; it has "
+            f"{_listed(copied[kafka_topic])}"
+        )
+    how_far = f"up to offset {end - 1}" if end else "up to its beginning"
+    if offset >= end:
+        return f"{kafka_topic} partition {partition} is copied {how_far}"
+    if store_topic not in reader.topics():
+        raise UsageError(
+            f"the store has no topic {store_topic}: say with --store-topic where {kafka_topic} was copied to"
+        )
+    return (
+        f"{kafka_topic} partition {partition} is copied {how_far}, and {store_topic} has no message of offset {offset} "
+        "or behind it: marks of transactions, messages that were refused, or that expired since"
+    )
+
+
+def why_no_kafka_offset(reader: StoreReader, store_topic: str, queue_id: int, queue_offset: int) -> str:
+    """Why `kafka_offset_of` has no answer; UsageError for a queue that is not there."""
+    queues = reader.queues(store_topic)
+    if queue_id not in queues:
+        raise UsageError(f"topic {store_topic} has no queue {queue_id}; it has {_listed(queues)}")
+    low, high = reader.bounds(store_topic, queue_id)
+    if low <= queue_offset < high:
+        return f"{store_topic} queue {queue_id} queue offset {queue_offset} did not come from Kafka"
+    return f"{store_topic} queue {queue_id} has queue offsets {low} to {high - 1}"
+
+
+def _listed(known: Iterable[object]) -> str:
+    found = [str(one) for one in known]
+    return ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
+
+
 def kafka_offset_of(reader: StoreReader, store_topic: str, queue_id: int, queue_offset: int) -> OffsetPair | None:
     """Where a stored message comes from; None where it did not come from Kafka, or is not there.
 
@@ -81,16 +134,9 @@ def kafka_offset_of(reader: StoreReader, store_topic: str, queue_id: int, queue_
     if not low <= queue_offset < high:
         return None
     for batch in reader.read(store_topic, queue_id, queue_offset, queue_offset + 1, ["properties"]):
-        properties = dict(batch.column(0)[0].as_py())
-        if names.ORIGIN_OFFSET in properties:
-            return OffsetPair(
-                properties[names.ORIGIN_TOPIC],
-                int(properties[names.ORIGIN_PARTITION]),
-                int(properties[names.ORIGIN_OFFSET]),
-                store_topic,
-                queue_id,
-                queue_offset,
-            )
+        origin = _origin(dict(batch.column(0)[0].as_py()))
+        if origin is not None:
+            return OffsetPair(*origin, store_topic, queue_id, queue_offset)
     return None
 
 
@@ -103,14 +149,26 @@ def _in_commit(
         high = _first_at(reader, store_topic, queue_id, envelope.end_offset)
         for batch in reader.read(store_topic, queue_id, low, high, ["queueOffset", "properties"], on_missing="skip"):
             for row, pairs in enumerate(batch.column(1).to_pylist()):
-                found = dict(pairs)
-                if found.get(names.ORIGIN_TOPIC) != kafka_topic or found.get(names.ORIGIN_PARTITION) != str(partition):
+                origin = _origin(dict(pairs))
+                if origin is None or origin[:2] != (kafka_topic, partition):
                     continue
-                at = int(found[names.ORIGIN_OFFSET])
+                at = origin[2]
                 if at >= offset and (best is None or at < best.kafka_offset):
                     queue_offset = int(batch.column(0)[row].as_py())
                     best = OffsetPair(kafka_topic, partition, at, store_topic, queue_id, queue_offset)
     return best
+
+
+def _origin(properties: Mapping[str, str]) -> tuple[str, int, int] | None:
+    """(topic, partition, offset) that a message says it comes from; None where it says none, which any sender may."""
+    try:
+        return (
+            properties[names.ORIGIN_TOPIC],
+            int(properties[names.ORIGIN_PARTITION]),
+            int(properties[names.ORIGIN_OFFSET]),
+        )
+    except (KeyError, ValueError):
+        return None
 
 
 def _first_at(reader: StoreReader, topic: str, queue_id: int, phy_offset: int) -> int:
