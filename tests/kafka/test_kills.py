@@ -16,6 +16,7 @@ import pytest
 from rocketflow.kafka.from_kafka import KafkaToStore
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow.kafka.store_port import read_last_commit
+from rocketflow.kafka.topic_record import offsets_alone
 from rocketflow_store import StoreReader
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
 from tests.kafka_broker import KafkaBroker
@@ -235,7 +236,7 @@ def await_progress_of(store: str, bridge_id: str, wanted: dict[str, dict[str, in
     deadline, said = time.monotonic() + 60, None
     while time.monotonic() < deadline:
         last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
-        said = None if last is None else last.progress
+        said = None if last is None else offsets_alone(last.progress)
         if said == wanted:
             return
         time.sleep(0.05)
