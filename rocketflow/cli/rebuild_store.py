@@ -36,6 +36,8 @@ def request_of(
         raise typer.BadParameter("--only index is of all topics; leave out --topic and --queue")
     if queue is not None and not topics:
         raise typer.BadParameter("--queue needs --topic")
+    if queue is not None and queue < 0:
+        raise typer.BadParameter(f"--queue {queue}: queues are numbered from 0")
     return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait, *places)
 
 
@@ -51,6 +53,8 @@ def summary(result: RebuildResult) -> list[str]:
         lines.append(
             f"about {result.needed_bytes} bytes are needed beside the store, and {result.estimated_seconds:.1f} s"
         )
+        if result.no_room:
+            lines.append(f"no room: {result.no_room}")
     elif result.swapped:
         lines.append(f"{result.changed_files} files differed from what was there, and were swapped")
     else:

@@ -131,8 +131,8 @@ class StoreFullError(StoreError):
 
     retriable = True
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path}: {why}; free space, then append again (no restart is needed)")
+    def __init__(self, path: object, why: str, remedy: str = "append again (no restart is needed)") -> None:
+        super().__init__(f"{path}: {why}; free space, then {remedy}")
         self.path, self.why = str(path), why
 
 
@@ -219,13 +219,14 @@ class UnknownColumnError(StoreError):
 
 
 class UnknownTopicError(StoreError):
-    """The store holds no such topic."""
+    """The store holds no such topic, or the topic no such queue."""
 
     exit_code = 2
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic!r} in this store")
-        self.topic = topic
+    def __init__(self, topic: str, queue_id: int | None = None) -> None:
+        what = f"topic {topic!r}" if queue_id is None else f"queue {queue_id} of topic {topic!r}"
+        super().__init__(f"no {what} in this store")
+        self.topic, self.queue_id = topic, queue_id
 
 
 class MessageNotFoundError(StoreError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,14 @@ from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import RebuildFailedError, StoreError, StoreFullError, StoreLockedError, StoreVersionError
+from rocketflow_store.errors import (
+    RebuildFailedError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreVersionError,
+    UnknownTopicError,
+)
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
@@ -467,6 +475,40 @@ def test_a_disk_without_room_is_noticed_before_anything_is_made(
     with pytest.raises(StoreFullError, match=r"needs about \d+ bytes beside the store, 40960 are free"):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before
+
+
+def test_a_dry_run_tells_of_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+    make(path, 56)
+    lose(path)
+    told = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert (told.no_room, told.exit_code) == (None, 0)
+
+    class Full:
+        f_bavail, f_frsize = 10, 4096
+
+    monkeypatch.setattr(disk, "statvfs", lambda _: Full)
+    short = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert (short.units, short.exit_code) == (told.units, 1)
+    assert short.no_room is not None
+    assert re.search(rf"needs about {told.needed_bytes} bytes .* 40960 are free.*, then rebuild again", short.no_room)
+
+
+@pytest.mark.parametrize(
+    ("topics", "queue", "unknown"),
+    [({"t0", "t9"}, None, "topic 't9'"), ({"t0"}, 99, "queue 99 of topic 't0'"), ({"t9"}, 0, "topic 't9'")],
+    ids=["one-of-two", "queue", "both"],
+)
+def test_what_is_named_has_to_be_there(tmp_path: Path, topics: set[str], queue: int | None, unknown: str) -> None:
+    path = tmp_path / "s"
+    make(path, 57)
+    lose(path)
+    before = everything(path)
+    for dry_run in (True, False):
+        with pytest.raises(UnknownTopicError, match=f"^no {unknown} in this store$"):
+            rebuild_store(path, RebuildRequest(topics=frozenset(topics), queue_id=queue, dry_run=dry_run), SIZES)
+    assert everything(path) == before
+    assert rebuild_store(path, RebuildRequest(topics=frozenset({"t0"}), queue_id=0), SIZES).queues == 1
 
 
 def test_a_gap_in_the_log(tmp_path: Path) -> None:

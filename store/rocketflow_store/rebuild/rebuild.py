@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreError, UnknownTopicError
+from rocketflow_store.errors import StoreError, StoreFullError, UnknownTopicError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.index.index_service import IndexService, next_name
@@ -26,12 +26,12 @@ from rocketflow_store.rebuild.progress import WRITING_SHARE, ProgressTold
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
 from rocketflow_store.rebuild.scan_stage import LogFindings, log_bytes, scan_log
 from rocketflow_store.rebuild.scan_task import ScanSettings
-from rocketflow_store.rebuild.space import check_space, estimated_bytes
+from rocketflow_store.rebuild.space import check_space, estimated_bytes, parts_bytes
 from rocketflow_store.rebuild.store_state import StoreState, look_at_store
 from rocketflow_store.rebuild.upload import check_target, upload
 from rocketflow_store.rebuild.write_stage import Plans, fill_lost, plan_files, write_tasks
 from rocketflow_store.rebuild.write_tasks import run_write
-from rocketflow_store.recovery.derived_state import leave_stop_record, listed_topics
+from rocketflow_store.recovery.derived_state import leave_stop_record, listed_queues
 from rocketflow_store.recovery.derived_swap import finish_swap
 
 if TYPE_CHECKING:
@@ -132,8 +132,13 @@ class _Rebuild:
             state = self._look()
             told = ProgressTold(log_bytes(state, self._files.files), self._progress)
             findings = self._scan(state, None, told)
-            plan_files(self._places, state, findings.reports).tell(self._result, self._config)
-            self._check_topics()
+            plans = plan_files(self._places, state, findings.reports)
+            plans.tell(self._result, self._config)
+            self._check_topics(plans)
+            try:
+                check_space({self._side.parts: self._parts_bytes(), **plans.bytes_by_place(self._side, self._config)})
+            except StoreFullError as error:
+                self._result.no_room = str(error)
             told.end()
         finally:
             self._files.close()
@@ -148,7 +153,7 @@ class _Rebuild:
             findings = self._scan(state, str(self._side.parts), told)
             plans = plan_files(self._places, state, findings.reports)
             plans.tell(self._result, self._config)
-            self._check_topics()
+            self._check_topics(plans)
             check_space(plans.bytes_by_place(self._side, self._config))
             self._write(state, plans, findings, told)
             with self._removing_parts():
@@ -196,15 +201,26 @@ class _Rebuild:
         self._result.damaged = findings.told
         return findings
 
-    def _check_topics(self) -> None:
-        """UnknownTopicError where a topic that was named is nowhere: not in the log, not listed, without a queue."""
-        if self._result.units:
-            return
-        paths = self._places.store
-        listed = listed_topics(paths) or frozenset()
-        for topic in sorted(self._request.topics - listed):
-            if not any((room / topic).is_dir() for room in (paths.consume_queue, paths.batch_consume_queue)):
+    def _parts_bytes(self) -> int:
+        return parts_bytes(self._result.units, self._result.index_entries)
+
+    def _check_topics(self, plans: Plans) -> None:
+        """UnknownTopicError where a topic that was named is nowhere: not in the log, not listed, without a queue.
+
+        With a queue too, where no topic that was named has that one.
+        """
+        paths, queue_id = self._places.store, self._request.queue_id
+        rooms = (paths.consume_queue, paths.batch_consume_queue)
+        planned = {(one.topic, one.queue_id) for one in (*plans.queues, *plans.batch_queues)}
+        listed, named = listed_queues(paths) or {}, sorted(self._request.topics)
+        for topic in named:
+            known = topic in listed or any(topic == one for one, _ in planned)
+            if not known and not any((room / topic).is_dir() for room in rooms):
                 raise UnknownTopicError(topic)
+        if queue_id is None or any(queue_id < listed.get(topic, 0) or (topic, queue_id) in planned for topic in named):
+            return
+        if not any((room / topic / str(queue_id)).is_dir() for room in rooms for topic in named):
+            raise UnknownTopicError(", ".join(named), queue_id)
 
     def _check_estimate(self, state: StoreState) -> None:
         choice, size = state.choice, max(state.end - state.begin, 0)

@@ -60,6 +60,8 @@ class RebuildResult:
     needed_bytes: int = 0
     seconds: float = 0.0
     estimated_seconds: float | None = None
+    no_room: str | None = None
+    """What a dry run says of a disk without room for what would be made."""
     swapped: bool = False
     damaged: list[dict[str, Any]] = field(default_factory=list)
     deleted_topics: list[str] = field(default_factory=list)
@@ -67,8 +69,8 @@ class RebuildResult:
 
     @property
     def exit_code(self) -> int:
-        """3 where records are damaged or gone, else 0."""
-        return 3 if self.damaged else 0
+        """3 where records are damaged or gone, 1 where a disk has no room for what would be made, else 0."""
+        return 3 if self.damaged else 1 if self.no_room else 0
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -92,4 +94,5 @@ class RebuildResult:
         }
         if self.estimated_seconds is not None:
             told["estimatedSeconds"] = round(self.estimated_seconds, 1)
+            told["noRoom"] = self.no_room
         return told

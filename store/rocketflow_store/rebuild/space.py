@@ -89,4 +89,5 @@ def check_space(needed: Mapping[Path, int]) -> None:
     for directory, count in by_disk.values():
         free = os_files.disk_free_bytes(directory)
         if free < count:
-            raise StoreFullError(directory, f"a rebuild needs about {count} bytes beside the store, {free} are free")
+            why = f"a rebuild needs about {count} bytes beside the store, {free} are free"
+            raise StoreFullError(directory, why, "rebuild again")

@@ -413,13 +413,21 @@ def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
     return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)
 
 
-def listed_topics(paths: StorePaths) -> frozenset[str] | None:
-    """Topics of `config/topics.json`; None where it does not tell, or is not there."""
+def listed_queues(paths: StorePaths) -> dict[str, int] | None:
+    """How many queues each topic of `config/topics.json` has; None where it does not tell, or is not there."""
     try:
         topics = ConfigFiles(paths.config).topics
-        return frozenset(topics.topics()) if topics.path.exists() or topics.topics() else None
+        found = topics.topics()
     except StoreError:
         return None
+    queues = {name: max(one.read_queue_nums, one.write_queue_nums) for name, one in found.items()}
+    return queues if found or topics.path.exists() else None
+
+
+def listed_topics(paths: StorePaths) -> frozenset[str] | None:
+    """Topics of `config/topics.json`; None where it does not tell, or is not there."""
+    found = listed_queues(paths)
+    return None if found is None else frozenset(found)
 
 
 def _batch_topics(paths: StorePaths) -> frozenset[str]:
