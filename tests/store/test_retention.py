@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from rocketflow_store.errors import (
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.mapped_files.mapped_file import MappedFile
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.services.retention import (
     CleanReason,
     DiskPressure,
@@ -238,20 +240,24 @@ def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) ->
     assert verify_store(path).findings == []
 
 
-@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize(
+    "healed_by",
+    [None, repair_store, lambda path, config: rebuild_store(path, config=config)],
+    ids=["open", "repair", "rebuild"],
+)
 @pytest.mark.parametrize("lost", ["consumequeue/quiet", "consumequeue"])
-def test_a_queue_that_retention_emptied_and_that_is_lost(tmp_path: Path, lost: str, repaired: bool) -> None:
+def test_a_queue_that_retention_emptied_and_that_is_lost(
+    tmp_path: Path, lost: str, healed_by: Callable[[Path, StoreConfig], object] | None
+) -> None:
     """Its offsets are not given a second time, and no message is told to be lost that was removed."""
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         empty_by_retention(store)
     shutil.rmtree(path / lost)
-    if repaired:
-        repair_store(path, config())
+    if healed_by is not None:
+        healed_by(path, config())
     with MessageStore.open(path, config()) as store:
-        low, high = store.bounds("quiet", 0)
-        assert high == 33
-        assert low == (0 if repaired and lost == "consumequeue" else 33)
+        assert store.bounds("quiet", 0) == (33, 33)
         assert store.put_message(Message("quiet", b"on", queue_id=0)).queue_offset == 33
 
 

@@ -9,7 +9,7 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import fill_holes, lost_slots
+from rocketflow_store.queues.queue_holes import blank_slots, fill_holes, lost_slots
 from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_bytes
@@ -156,7 +156,10 @@ def fill_lost(
     holed: Sequence[Queue],
     findings: LogFindings,
 ) -> None:
-    """Slots of lost messages get units that name the lost bytes, up to where the queue ended before."""
+    """Slots of lost messages get units that name the lost bytes, up to where the queue ended before.
+
+    Those of a queue whose messages retention took, all of them, get units that only fill the room.
+    """
     choice, record, config = state.choice, state.record, places.config
     log = LogExtent(state.begin, findings.log_end, config.mapped_file_size_commit_log)
     if not choice.units:
@@ -180,7 +183,10 @@ def fill_lost(
             if key in holed:
                 fill_holes(queue, end, findings.damage)
             if end < recorded.get(key, 0) and log.end > 0:
-                lost_slots(queue, end, recorded[key], findings.damage, log)
+                if end == 0 and record is not None and record.is_expired(key, state.begin):
+                    blank_slots(queue, end, recorded[key])
+                else:
+                    lost_slots(queue, end, recorded[key], findings.damage, log)
             queue.sync()
         finally:
             queue.close()

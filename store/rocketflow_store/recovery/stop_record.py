@@ -59,11 +59,20 @@ class QueueFile:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue: `listed` says that its topic was in `config/topics.json`, `end` is behind the last message."""
+    """A queue: `listed` says that its topic was in `config/topics.json`, `end` is behind the last message.
+
+    `last_phy_offset` is where that message begins; -1 where that is not known.
+    """
 
     end: int
     listed: bool
     files: tuple[QueueFile, ...]
+    last_phy_offset: int = -1
+
+    @classmethod
+    def of(cls, end: int, *, listed: bool, files: tuple[QueueFile, ...]) -> Self:
+        """The state of a queue with these files."""
+        return cls(end, listed, files, files[-1].last_phy_offset if files else -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,7 @@ class StopRecord:
     def is_expired(self, queue: tuple[str, int], min_phy_offset: int) -> bool:
         """Whether every message of a queue was in front of where the log begins now."""
         state = self.queues.get(queue)
-        return state is not None and bool(state.files) and state.files[-1].last_phy_offset < min_phy_offset
+        return state is not None and 0 <= state.last_phy_offset < min_phy_offset
 
     def without_files(self) -> Self:
         """What stays true when queues and index are made again: where the log and the queues end."""
@@ -183,13 +192,15 @@ def take_stop_record(
         log_end,
         checkpoint_crc(paths),
         {
-            (one.topic, one.queue_id): QueueState(
-                queues.end(one.topic, one.queue_id), one.topic in topics, of_files[number]
+            (one.topic, one.queue_id): QueueState.of(
+                queues.end(one.topic, one.queue_id), listed=one.topic in topics, files=of_files[number]
             )
             for number, one in enumerate(plain)
         },
         {
-            (one.topic, one.queue_id): QueueState(one.bounds(0)[1], one.topic in topics, of_files[number])
+            (one.topic, one.queue_id): QueueState.of(
+                one.bounds(0)[1], listed=one.topic in topics, files=of_files[number]
+            )
             for number, one in enumerate(batches, len(plain))
         },
         batches[0].file_size if batches else 0,
@@ -253,13 +264,16 @@ def _queue_file(queue: AnyQueue, base: int, length: int, *, whole: bool) -> Queu
 
 def _states_of(told: list[Any]) -> dict[Queue, QueueState]:
     return {
-        (topic, queue_id): QueueState(end, listed, tuple(QueueFile(*one) for one in files))
-        for topic, queue_id, end, listed, files in told
+        (topic, queue_id): QueueState(end, listed, tuple(QueueFile(*one) for one in files), *last)
+        for topic, queue_id, end, listed, files, *last in told
     }
 
 
 def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:
-    return [[*key, one.end, one.listed, [_numbers(file) for file in one.files]] for key, one in queues.items()]
+    return [
+        [*key, one.end, one.listed, [_numbers(file) for file in one.files], one.last_phy_offset]
+        for key, one in queues.items()
+    ]
 
 
 def _index_state(file: IndexFile) -> IndexState:
