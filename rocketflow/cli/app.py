@@ -150,6 +150,9 @@ def _usage_code(error: BaseException) -> int | None:
         return failures.EXIT_INTERRUPTED
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", 0))
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(getattr(error, "message", error), file=sys.stderr)
+        return 2
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         print(f"error: {printable(error.format_message())}", file=sys.stderr)
         return int(error.exit_code)

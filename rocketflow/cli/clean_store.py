@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:
     """The files that went (or would), oldest first, and where the store begins then."""
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
-    from rocketflow_store.config import check_directory
+    from rocketflow_store.config import StorePaths, check_directory
+    from rocketflow_store.errors import NotAStoreError
     from rocketflow_store.services.clean_service import preview_clean
 
     check_directory(Path(path), must_exist=True)
     config = config or StoreConfig()
+    if not any(one.is_dir() for one in StorePaths.of(Path(path), config).commit_logs):
+        raise NotAStoreError(path, "holds no commitlog/: there is nothing to delete")
     if reserved_hours is not None:
         config = replace(config, file_reserved_time=reserved_hours)
     with StoreReader(path, config) as reader:

@@ -215,7 +215,8 @@ def find(
         else:
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
             message = reader.look_message_by_offset(offset)
-            found = [message] if message is not None else []
+            if message is not None and _is_asked_for(message, topic, msg_id):
+                found = [message]
         if key is not None or uniq_key is not None:
             _warn_of_index(reader, as_json)
         without_body = _show(iter(found[:most]), body, as_json, None)
@@ -237,6 +238,17 @@ def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
     what = f"only records at physical offsets {begin} to {end}" if begin < end else "no record"
     log = f"{reader.min_phy_offset} to {reader.max_phy_offset}"
     print(f"note: the index is sure to cover {what} of {log}; messages may be missing", file=sys.stderr)
+
+
+def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) -> bool:
+    """Whether what stands at a place is the message that was named; it is said what it is where it is another."""
+    if msg_id is not None and message.msg_id.upper() != msg_id.upper():
+        print(f"note: the message at that place has the id {message.msg_id}", file=sys.stderr)
+        return False
+    if topic is not None and message.topic != topic:
+        print(f"note: the message at that place is of topic {printable(message.topic)}", file=sys.stderr)
+        return False
+    return True
 
 
 def _offset_of(msg_id: str) -> int:

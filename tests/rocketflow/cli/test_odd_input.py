@@ -271,3 +271,38 @@ def test_files_of_an_export_are_of_one_topic_each_and_none_is_hidden(tmp_path: P
 
     rows = pyarrow.dataset.dataset(tmp_path / "to").to_table().to_pylist()
     assert sorted((one["topic"], one["body"].decode()) for one in rows) == sorted((one, one) for one in topics)
+
+
+@pytest.mark.parametrize("words", [[], ["store"], ["quality"]], ids="-".join)
+def test_a_command_without_words_shows_its_help(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.lstrip().startswith("Usage: rocketflow")
+
+
+def test_clean_makes_no_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--dry-run"]):
+        assert run(["store", "clean", str(tmp_path), *more]) == 2
+        assert "nothing to delete" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_find_by_place_tells_of_another_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    place = filled(tmp_path / "s")[3]
+    with MessageStore.open(tmp_path / "s", SIZES) as store:
+        message = store.look_message_by_offset(place)
+    assert message is not None
+    find = ["store", "find", str(tmp_path / "s"), "--json"]
+    for right in (["--msg-id", message.msg_id.lower()], ["--physical-offset", str(place), "--topic", "t"]):
+        assert run([*find, *right]) == 0
+        assert json.loads(capfd.readouterr().out)["physicalOffset"] == place
+    of_another_host = "7F000002" + message.msg_id[8:]
+    for wrong, why in (
+        (["--msg-id", of_another_host], f"has the id {message.msg_id}"),
+        (["--physical-offset", str(place), "--topic", "u"], "is of topic t"),
+    ):
+        assert run([*find, *wrong]) == 1
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert why in err
