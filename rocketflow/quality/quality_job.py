@@ -16,7 +16,7 @@ from rocketflow.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
-from rocketflow.spark.job_source import job_source_options
+from rocketflow.spark.job_options import job_source_options
 from rocketflow.spark.options import local_path
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 

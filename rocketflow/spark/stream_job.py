@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.arguments import JobParser, key_values
 from rocketflow.job_timing import timing
 from rocketflow.spark.delivered_properties import without_delays
-from rocketflow.spark.job_source import job_source_options
+from rocketflow.spark.job_options import job_sink_options, job_source_options
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
 if TYPE_CHECKING:
@@ -102,11 +102,8 @@ def start(spark: SparkSession, job: StreamJob) -> StreamingQuery:
         transformed(spark, job)
         .writeStream.format("rocketflow")
         .outputMode("append")
-        .option("path", job.sink)
-        .options(**job.sink_options)
+        .options(**job_sink_options(job.sink, job.topic, job.sink_options))
     )
-    if job.topic is not None:
-        writer = writer.option("topic", job.topic)
     return start_query(writer, job.checkpoint, job.trigger)
 
 
@@ -132,7 +129,7 @@ def preflight(job: StreamJob) -> None:
     from rocketflow.spark.topic_check import check_source
 
     source = SourceOptions.parse(job_source_options(job.source, job.subscribe, job.options), streaming=True)
-    SinkOptions.parse({"path": job.sink, **({"topic": job.topic} if job.topic else {}), **job.sink_options})
+    SinkOptions.parse(job_sink_options(job.sink, job.topic, job.sink_options))
     check_trigger(job.trigger)
     check_source(source, ends_by_itself=job.trigger == AVAILABLE_NOW)
 

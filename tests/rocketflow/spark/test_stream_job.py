@@ -117,3 +117,6 @@ def test_what_is_wrong_is_found_before_a_jvm_starts(
     for option, argument in (("Path=/elsewhere", "--source"), ("subscribe=t", "--subscribe")):
         with pytest.raises(OptionError, match=f"{argument} says that"):
             preflight(parse_arguments([*words, "--subscribe", "orders", "--option", option]))
+    for option, argument in (("path=/elsewhere", "--sink"), ("Topic=t", "--topic")):
+        with pytest.raises(OptionError, match=f"{argument} says that"):
+            preflight(parse_arguments([*words, "--subscribe", "orders", "--sink-option", option]))
