@@ -490,7 +490,8 @@ def export(
         raise UsageError("--to -: Parquet is a file a queue; give a directory (store cat --json writes to stdout)")
     with _reader(path, config) as reader:
         _check_topic(reader, topic)
-        result = export_topic(reader, topic, to)
+        with _progress("export", of_bytes=False) as step:
+            result = export_topic(reader, topic, to, step)
     if as_json:
         _emit(result)
     else:
@@ -513,23 +514,24 @@ def dump(
 class _progress:  # noqa: N801
     """A progress bar on stderr where that is a terminal: `with _progress("verify") as step: step(done, total)`."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, *, of_bytes: bool = True) -> None:
+        self._what, self._of_bytes = what, of_bytes
         self._bar: Any = None
 
     def __enter__(self) -> Any:
         if not sys.stderr.isatty():
             return None
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as Left
         from rich.progress import TransferSpeedColumn as Speed
 
+        amount = (DownloadColumn(), Speed()) if self._of_bytes else (MofNCompleteColumn(),)
         self._bar = Progress(
             TextColumn(self._what),
             BarColumn(),
-            DownloadColumn(),
-            Speed(),
-            TimeRemainingColumn(),
+            *amount,
+            Left(),
             console=Console(stderr=True),
             transient=True,
         )

@@ -10,6 +10,8 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocketflow_store.store_reader import StoreReader
 
 
@@ -19,10 +21,12 @@ def _file_name(topic: str) -> str:
     return f"@{name}" if name.startswith("_") else name
 
 
-def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict[str, Any]:
+def export_topic(
+    reader: StoreReader, topic: str, directory: str | Path, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
     """Write every queue of `topic` into `directory`; {topic, rows, files, leftOut}. Memory is bounded by one batch.
 
-    What cannot be read is left out, and counted.
+    What cannot be read is left out, and counted. `progress(done, total)` is told queue offsets.
     """
     import pyarrow.parquet
 
@@ -31,11 +35,12 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
         os_files.make_directory(target)
     except OSError as error:
         raise access_error(target, error) from error
-    rows = wanted = 0
+    rows = wanted = passed = 0
     files: list[str] = []
     schema = source_schema(DEFAULT_COLUMNS)
-    for queue_id in reader.queues(topic):
-        low, high = reader.bounds(topic, queue_id)
+    bounds = {queue_id: reader.bounds(topic, queue_id) for queue_id in reader.queues(topic)}
+    total = sum(high - low for low, high in bounds.values())
+    for queue_id, (low, high) in bounds.items():
         if low == high:
             continue
         path = target / f"{_file_name(topic)}-{queue_id:05d}.parquet"
@@ -45,6 +50,9 @@ def export_topic(reader: StoreReader, topic: str, directory: str | Path) -> dict
                 for batch in reader.read(topic, queue_id, low, high, on_missing="skip"):
                     writer.write_batch(batch)
                     rows += batch.num_rows
+                    if progress is not None and batch.num_rows:
+                        progress(passed + batch["queueOffset"][-1].as_py() + 1 - low, total)
+                passed += high - low
                 wanted += high - max(low, reader.min_offset(topic, queue_id))  # retention may have gone on
             os_files.rename(temporary, path)
         except OSError as error:

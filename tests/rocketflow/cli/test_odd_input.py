@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.export import export_topic
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from tests.reliability.trials import COMMAND_LINE, environment
 
@@ -306,3 +307,29 @@ def test_find_by_place_tells_of_another_message(tmp_path: Path, capfd: pytest.Ca
         out, err = capfd.readouterr()
         assert out == ""
         assert why in err
+
+
+def test_an_export_shows_how_far_it_is(tmp_path: Path) -> None:
+    """On a terminal alone, on stderr; the messages of all queues are what it counts."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, SIZES) as store:
+        for number in range(30):
+            store.put_message(Message("t", b"x", queue_id=number % 3))
+    told: list[tuple[int, int]] = []
+    with StoreReader(path, SIZES) as reader:
+        export_topic(reader, "t", tmp_path / "out", lambda done, total: told.append((done, total)))
+    assert told == [(10, 30), (20, 30), (30, 30)]
+    ours, theirs = os.openpty()
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND_LINE, "store", "export", str(path), "--topic", "t", "--to", str(tmp_path)],
+        env={**environment(), "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        timeout=60,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert b"export" in shown
+    assert ended.stdout.startswith(b"30 rows, 3 files in ")
