@@ -504,11 +504,18 @@ def dump(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Any single file of a store.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Any single file of a store as JSON lines. Example: rocketflow store dump /data/store/checkpoint"""
+    """Any single file of a store as JSON lines. Example: rocketflow store dump /data/store/checkpoint
+
+    Ends with 3 where a part of it is damaged: the line that stands there says why.
+    """
     from rocketflow_store.dump import dump_file
 
+    damaged = False
     for fields in dump_file(file):
+        damaged |= fields.get("kind") == "damaged"
         _emit(fields)
+    if damaged:
+        raise typer.Exit(failures.EXIT_LOST)
 
 
 class _progress:  # noqa: N801

@@ -164,7 +164,7 @@ def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str
     damage(log, places[2] + 4)
     damage(queue, 5 * UNIT_SIZE, bytes(UNIT_SIZE))
     for file, count, at in ((log, 2, places[2]), (queue, 5, 5 * UNIT_SIZE)):
-        assert run(["store", "dump", str(file)]) == 0
+        assert run(["store", "dump", str(file)]) == 3
         told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (len(told), told[-1]["kind"], told[-1]["position"]) == (count + 1, "damaged", at)
     (index,) = (path / "index").iterdir()
