@@ -12,10 +12,10 @@ import numpy as np
 from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.parsed_bodies import WELL_FORMED, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
-from rocketflow.quality.projection import Projection
+from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.split import Marking, bit, quarantining, routing
 from rocketflow.quality.suite import Action
-from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge
+from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class BatchChecker:
         self._plan, self._settings = plan, settings
         self._marking = Marking(plan)
         self._routing = routing(plan, settings.route, settings.action)
-        self._own = Projection((tuple(f"`{name}`" for name in plan.schema.fieldNames()),))
+        self._own = Projection((tuple(quoted(name) for name in plan.schema.fieldNames()),))
         self._reasons = reasons(settings.spec)
 
     def check(
@@ -86,9 +86,9 @@ class BatchChecker:
             parsed = parsed.persist()
         staged: list[StagedPart] = []
         try:
-            asked = ask_gx(parsed.sparkSession, self._well_formed(parsed), plan.asked) if plan.asked else {}
             marked = self._marking.of(parsed)
             report, staged, aggregates = self._run_pass(marked, self._routing, batch_id, store, sink_id)
+            asked = ask_gx(parsed.sparkSession, self._well_formed(parsed), to_ask(plan, report)) if plan.asked else {}
             verdicts = judge(plan, report, aggregates, asked, settings.action)
             if ask_all:
                 compare_with_gx(parsed.sparkSession, self._well_formed(parsed), plan, verdicts, report, aggregates)

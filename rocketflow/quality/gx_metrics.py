@@ -76,6 +76,25 @@ class GxEngine:
         """All metrics of the expectations in one graph, as GX bundles them: {metric id: value}."""
         return self._resolve([one for each in expectations for one in self.needed(each).values()])
 
+    def failures(self, expectations: Sequence[Any]) -> list[Exception | None]:
+        """What GX raises where it judges each of the expectations over the DataFrame; one metric graph, if it can."""
+        try:
+            together = self.resolve(expectations)
+        except Exception:  # of one of them; which one each tells
+            together = None
+        return [self._failure(one, together) for one in expectations]
+
+    def _failure(self, expectation: Any, metrics: dict[Any, Any] | None) -> Exception | None:
+        try:
+            expectation.metrics_validate(
+                metrics=self.resolve([expectation]) if metrics is None else metrics,
+                execution_engine=self.engine,
+                runtime_configuration=self.configuration(),
+            )
+        except Exception as error:
+            return error
+        return None
+
     def related(self, metric: Any, name: str) -> Any:
         """The value of the metric `name` of the same domain and arguments: a condition, an aggregate. No Spark job."""
         from great_expectations.validator.metric_configuration import MetricConfiguration

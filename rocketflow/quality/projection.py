@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """What is selected, step by step; a later step may use what an earlier one made."""

@@ -1,7 +1,8 @@
 """A suite made ready for a stream: every expectation as counters of rows, observed aggregates, or a question to GX.
 
 `plan_suite` refuses what cannot be applied, all of it at once: unknown types and arguments, columns that are not there,
-expectations without a meaning for micro-batches, conditions that Spark refuses.
+expectations without a meaning for micro-batches, conditions that Spark refuses, arguments that do not fit a column's
+type. The latter are found by a trial on rows of typical values (`probe`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.quality.bounds import bounds_problem
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
-from rocketflow.quality.gx_metrics import Domains, GxEngine, MetricFailedError
+from rocketflow.quality.gx_metrics import Domains, MetricFailedError
 from rocketflow.quality.loading import load_great_expectations
+from rocketflow.quality.probe import Probe
+from rocketflow.quality.projection import quoted
+from rocketflow.quality.suite_trial import SuiteTrial, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
     from rocketflow.quality.gx_judge import Judge
+    from rocketflow.quality.gx_metrics import GxEngine
     from rocketflow.quality.suite import Suite, SuiteExpectation
 
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
@@ -46,7 +52,8 @@ class Check:
 
     `counters` are numbers into the plan's counters by what GX needs them for; `unexpected` is the one of rows that
     break it (None for a table-level one). `observed` are names of aggregates by metric id; `static` values that are
-    the same for every batch; `asked` tells that GX itself looks at every batch.
+    the same for every batch; `asked` tells that GX itself looks at every batch. `needs` is the counter of what GX has
+    to have in a batch to judge it, values or rows: without any it is not met. None: it can judge nothing, too.
     """
 
     source: SuiteExpectation
@@ -59,6 +66,7 @@ class Check:
     observed: dict[Any, str] = field(default_factory=dict)
     static: dict[Any, Any] = field(default_factory=dict)
     asked: bool = False
+    needs: int | None = None
     judge: Judge | None = None
     """Who judges what the pass counted; None where GX is asked."""
 
@@ -102,12 +110,11 @@ def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePl
 
 class _Planner:
     def __init__(self, spark: SparkSession, suite: Suite, schema: StructType) -> None:
-        self._empty = spark.createDataFrame([], schema)
-        self._one = spark.createDataFrame([tuple(None for _ in schema.fields)], schema)
+        self._probe = Probe(spark, schema)
         self._domains = Domains(spark, schema)
         self._keys: dict[str, int] = {}
-        self._owners: list[str] = []
-        self.plan = SuitePlan(suite, schema, [], [], {}, GxEngine(spark, self._empty))
+        self._owners: list[list[str]] = []
+        self.plan = SuitePlan(suite, schema, [], [], {}, self._probe.engine(self._probe.empty))
 
     def add(self, source: SuiteExpectation) -> str | None:
         """Take an expectation in; what is wrong with it, None where nothing is."""
@@ -119,6 +126,9 @@ class _Planner:
                 near = get_close_matches(str(column), known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
                 return f"unknown column {column!r} ({hint})"
+        never = bounds_problem(source.type, source.kwargs)
+        if never is not None:
+            return never
         try:
             made = _gx_expectation(source)
             check = Check(source, made, kind_of(source.type, source.kwargs), tuple(columns_of(source.kwargs)))
@@ -129,9 +139,9 @@ class _Planner:
         except _Refused as error:
             return str(error)
         except MetricFailedError as error:
-            return f"Great Expectations cannot apply it: {_first_line(error)}"
+            return f"Great Expectations cannot apply it: {first_line(error)}"
         except Exception as error:  # whatever GX or Spark raise at a single expectation is told with its name
-            return f"{type(error).__name__}: {_first_line(error)}"
+            return f"{type(error).__name__}: {first_line(error)}"
         if not check.asked:
             check.judge = self.plan.engine.judge(check.gx)
         self.plan.checks.append(check)
@@ -153,7 +163,9 @@ class _Planner:
         needed = engine.needed(check.gx)
         if check.kind is Kind.SQL:
             metric = needed["unexpected_rows_query.row_count"]
-            condition = F.expr(row_condition_of(check.source.kwargs["unexpected_rows_query"]) or "")
+            text = row_condition_of(check.source.kwargs["unexpected_rows_query"])
+            condition = F.expr(f"({text}\n)")  # without brackets words behind it would be its name
+            check.columns = self._named_in(condition)
             domain = self._domains.condition(dict(metric.metric_domain_kwargs))
             check.unexpected = self._counter(_both(domain, condition), metric.id, check)
             check.counters[metric.id] = check.unexpected
@@ -172,6 +184,7 @@ class _Planner:
                 condition, *domain = engine.related(metric, name.removesuffix("unexpected_count") + "condition")
                 within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself puts them together
                 if check.source.type == _JSON_SCHEMA and name != _NULLS:
+                    _check_json_schema(given["json_schema"])
                     condition = _breaks_json_schema(given["column"], given["json_schema"])
                 if check.kind is Kind.UNIQUE and name != _NULLS:
                     number = self._counter(within, metric.id, check, check.columns)
@@ -198,26 +211,31 @@ class _Planner:
         if key not in self._keys:
             self._keys[key] = len(self.plan.counters)
             self.plan.counters.append(Counter(condition, unique_on))
-            self._owners.append(check.source.label)
+            self._owners.append([])
+        self._owners[self._keys[key]].append(check.source.label)
         return self._keys[key]
 
+    def _named_in(self, condition: Column) -> tuple[str, ...]:
+        """The columns that a condition of the user's names, in the schema's order."""
+        found = self._probe.empty.where(condition)._jdf.queryExecution().analyzed().condition().references().toSeq()
+        names = {str(found.apply(at).name()).lower() for at in range(found.size())}  # as the condition writes them
+        return tuple(name for name in self.plan.schema.fieldNames() if name.lower() in names)
+
     def tried(self) -> list[str]:
-        """What Spark refuses of the conditions, it refuses now: problems by expectation."""
-        conditions = [one.condition for one in self.plan.counters if one.condition is not None]
-        if not conditions:
-            return []
-        try:
-            self._one.select(*conditions).collect()
-        except Exception:  # one of them; which one is asked next
-            found: dict[str, str] = {}
-            for counter, label in zip(self.plan.counters, self._owners, strict=True):
-                if counter.condition is not None and label not in found:
-                    try:
-                        self._one.select(counter.condition).collect()
-                    except Exception as error:
-                        found[label] = f"{label}: {_first_line(error)}"
-            return list(found.values()) or [f"conditions cannot be evaluated together: {conditions}"]
-        return []
+        """What fails at values of the columns' types, or cannot be told of no values: problems by expectation."""
+        trial = SuiteTrial(self.plan, self._probe, self._owners)
+        trial.run(self._values)
+        return [f"{label}: {problem}" for label, problem in trial.problems.items()]
+
+    def _values(self, check: Check) -> int:
+        """The counter of rows that have what a check is about: a value in each of its columns."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        own = {name: check.source.kwargs.get(name) for name in ("row_condition", "condition_parser")}
+        condition = self._domains.condition(own) if own["row_condition"] else None
+        for name in check.columns:
+            condition = _both(condition, F.col(quoted(name)).isNotNull())
+        return self._counter(condition, ["values", *check.columns, *sorted(own.items())], check)
 
     # -- of the batch as a whole
 
@@ -231,7 +249,6 @@ class _Planner:
             else:
                 alias = self._observed(metric) if name in _OBSERVABLE else None
                 if alias is None:
-                    engine.resolve([check.gx])  # what GX refuses, it refuses now
                     check.asked, check.counters, check.static, check.observed = True, {}, {}, {}
                     return
                 check.observed[metric.id] = alias
@@ -248,7 +265,7 @@ class _Planner:
         key = f"aggregate {means}"
         if key not in self._keys:
             try:
-                self._empty.observe(Observation(), column.alias("one"))
+                self._probe.empty.observe(Observation(), column.alias("one"))
             except AnalysisException:
                 return None
             self._keys[key] = len(self.plan.aggregates)
@@ -288,6 +305,16 @@ def _both(left: Column | None, right: Column) -> Column:
     return right if left is None else left & right
 
 
+def _check_json_schema(json_schema: dict[str, Any]) -> None:
+    from jsonschema import SchemaError  # type: ignore[import-untyped]
+    from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+
+    try:
+        validator_for(json_schema).check_schema(json_schema)
+    except SchemaError as error:
+        raise _Refused(f"json_schema is no JSON Schema: {error.message}") from error
+
+
 def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
     """Whether a value does not match; GX's own condition ends the query at a value that is no JSON."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -295,20 +322,11 @@ def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
     def breaks(value: str | None) -> bool:
         import json
 
-        from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+        from jsonschema.validators import validator_for
 
         try:
             return value is not None and not validator_for(json_schema)(json_schema).is_valid(json.loads(value))
         except ValueError:
             return True
 
-    return F.udf(lambda value: breaks(value), "boolean")(F.col(f"`{column.replace('`', '``')}`"))
-
-
-def _first_line(error: BaseException) -> str:
-    """What an error says, of a Java one the exception behind the call."""
-    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
-    if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
-        found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]
-        lines = [found[-1].partition("Exception: ")[2]] if found else lines[1:]
-    return lines[0][:300] if lines else type(error).__name__
+    return F.udf(lambda value: breaks(value), "boolean")(F.col(quoted(column)))

@@ -18,7 +18,6 @@ from rocketflow.quality.gx_metrics import (
     RESULT_FORMAT,
     VERDICT_ONLY,
     GxEngine,
-    MetricFailedError,
     runtime_configuration,
 )
 from rocketflow.quality.suite import Action
@@ -56,11 +55,34 @@ def judge(
     found = []
     for check in plan.checks:
         label = check.source.label
-        result = asked[label] if check.asked else _judged(check, report, aggregates)
+        if not _has_values(check, report):
+            result = _not_met(check)
+        else:
+            result = asked[label] if check.asked else _judged(check, report, aggregates)
         unexpected = None if check.unexpected is None else int(report.counts[check.unexpected])
         action = plan.suite.action_of(check.source, default)
         found.append(Verdict(label, bool(result["success"]), action, unexpected, result))
     return found
+
+
+def to_ask(plan: SuitePlan, report: PassReport) -> list[Check]:
+    """The checks that GX has to look at the batch for."""
+    return [one for one in plan.asked if _has_values(one, report)]
+
+
+def _has_values(check: Check, report: PassReport) -> bool:
+    """Whether the batch has what GX needs to judge the check."""
+    return check.needs is None or int(report.counts[check.needs]) > 0
+
+
+def _not_met(check: Check) -> dict[str, Any]:
+    """The result where there is nothing to judge: as GX says it of a mean of no values."""
+    from great_expectations.core import ExpectationValidationResult
+
+    made = ExpectationValidationResult(
+        success=False, expectation_config=check.gx.configuration, result={"observed_value": None}
+    )
+    return as_json(made)
 
 
 def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +136,7 @@ def _validated(
             )
             for one in checks
         }
-    except (MetricFailedError, TypeError, ArithmeticError) as error:  # of an empty batch it may take None for a number
+    except Exception as error:  # whatever GX raises at what it found
         raise ValidatorError(f"Great Expectations failed: {str(error).splitlines()[0]}") from error
 
 
@@ -127,7 +149,7 @@ def compare_with_gx(
     aggregates: dict[str, Any],
 ) -> None:
     """Have GX validate `rows` itself; ValidatorError where a verdict or a number is another than the pass's."""
-    checks = [one for one in plan.checks if not one.asked]
+    checks = [one for one in plan.checks if not one.asked and _has_values(one, report)]
     found = _validated(spark, rows, checks, VERDICT_ONLY)
     ours = {one.label: one.success for one in verdicts}
     for check in checks:

@@ -1,0 +1,74 @@
+"""Rows of typical values: an expectation whose arguments do not fit its column's type fails at them, not at a batch.
+
+A batch without values is tried as well. What GX cannot judge then is known from the start and never asked of it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.gx_metrics import GxEngine
+from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
+from rocketflow.quality.projection import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+_TEXTS: Final = ("x{", "y")
+"""No number, no date, no JSON: what a string may be."""
+
+
+class Probe:
+    """Parsed rows of a schema: `values` has two rows of values and one of nulls, `nulls` one of nulls, `empty` none."""
+
+    def __init__(self, spark: SparkSession, schema: StructType) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        nulls = tuple(None for _ in schema.fields)
+        rows = [tuple(_sample(one.dataType, at) for one in schema.fields) for at in range(2)]
+        self._names = [quoted(name) for name in schema.fieldNames()]
+
+        def frame(rows: list[tuple[Any, ...]]) -> DataFrame:
+            made = spark.createDataFrame(rows, schema)
+            return made.select(*self._names, F.lit(True).alias(WELL_FORMED), F.lit(None).alias(MESSAGE))
+
+        self.values, self.nulls, self.empty = frame([*rows, nulls]), frame([nulls]), frame([])
+        self._spark = spark
+
+    def engine(self, rows: DataFrame) -> GxEngine:
+        """GX over the suite's columns of these rows."""
+        return GxEngine(self._spark, rows.select(*self._names))
+
+
+def _sample(kind: DataType, at: int) -> Any:
+    """A value of the type, another one with another `at`; None where the type is one that no body has."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(kind, T.StringType):
+        return _TEXTS[at]
+    if isinstance(kind, T.BooleanType):
+        return at == 0
+    if isinstance(kind, T.IntegralType):
+        return at + 1
+    if isinstance(kind, T.DecimalType):
+        return Decimal(at + 1).scaleb(-kind.scale)
+    if isinstance(kind, T.FractionalType):
+        return at + 1.5
+    if isinstance(kind, T.BinaryType):
+        return _TEXTS[at].encode()
+    if isinstance(kind, T.DateType):
+        return date(2013, 1, at + 1)
+    if isinstance(kind, T.TimestampNTZType):
+        return datetime(2013, 1, at + 1)
+    if isinstance(kind, T.TimestampType):
+        return datetime(2013, 1, at + 1, tzinfo=UTC)
+    if isinstance(kind, T.ArrayType):
+        return [_sample(kind.elementType, at)]
+    if isinstance(kind, T.MapType):
+        return {_sample(kind.keyType, at): _sample(kind.valueType, at)}
+    if isinstance(kind, T.StructType):
+        return tuple(_sample(one.dataType, at) for one in kind.fields)
+    return None

@@ -1,0 +1,162 @@
+"""A plan tried on rows of typical values and on none, before the first batch: what fails there is refused by name.
+
+Of conditions in the user's own SQL only their types are tried: what they do with a value is the user's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.quality.expectation_kinds import SQL_TYPE
+from rocketflow.quality.gx_metrics import runtime_configuration
+from rocketflow.quality.parsed_bodies import WELL_FORMED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import Column
+
+    from rocketflow.quality.probe import Probe
+    from rocketflow.quality.suite_plan import Check, SuitePlan
+
+_PYTHON: Final = "An exception was thrown from the Python worker"
+_SOME: Final = 3
+"""Rows of a batch that verdicts are tried for."""
+
+
+class SuiteTrial:
+    """`problems` holds what cannot be applied, by label; `owners` are the labels of the checks of every counter."""
+
+    def __init__(self, plan: SuitePlan, probe: Probe, owners: Sequence[Sequence[str]]) -> None:
+        self._plan, self._probe, self._owners = plan, probe, owners
+        self.problems: dict[str, str] = {}
+
+    def run(self, presence: Callable[[Check], int]) -> None:
+        """Try all of it. `presence` gives the counter of the rows that have what a check is about."""
+        self._asked(presence)
+        self._conditions()
+        seen = self._aggregates()
+        for check in self._plan.checks:
+            if check.source.label in self.problems or check.judge is None:
+                continue
+            try:
+                _judge(check, _SOME, seen)
+            except Exception as error:  # whatever GX raises at a value
+                self._refuse(check, error)
+                continue
+            try:
+                _judge(check, 0, dict.fromkeys(seen))
+            except Exception:  # it wants something to judge
+                check.needs = presence(check)
+
+    def _asked(self, presence: Callable[[Check], int]) -> None:
+        """What GX refuses of values, it refuses now; it is not asked about a batch without any where it fails."""
+        probe = self._probe
+        asked = self._plan.asked
+        if not asked:
+            return
+        typed = [one for one in asked if one.source.type != SQL_TYPE]
+        queries = [one for one in asked if one.source.type == SQL_TYPE]
+        for rows, checks in ((probe.values, typed), (probe.empty, queries)):
+            found = probe.engine(rows).failures([one.gx for one in checks]) if checks else []
+            for check, error in zip(checks, found, strict=True):
+                if error is not None:
+                    self._refuse(check, error)
+        left = [one for one in typed if one.source.label not in self.problems]
+        for rows in (probe.nulls, probe.empty):
+            found = probe.engine(rows).failures([one.gx for one in left]) if left else []
+            for check, error in zip(left, found, strict=True):
+                if error is not None:  # it wants something to judge
+                    check.needs = presence(check)
+
+    def _conditions(self) -> None:
+        """Counters as the pass has them: beside a column of the row, and of type boolean."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from rocketflow.quality.split import Marking
+
+        of_users = {one.unexpected for one in self._plan.checks if one.source.type == SQL_TYPE}
+        for rows, are_users in ((self._probe.values, False), (self._probe.nulls, True)):
+            held = {
+                number: F.col(WELL_FORMED) & counter.condition
+                for number, counter in enumerate(self._plan.counters)
+                if counter.condition is not None and (number in of_users) is are_users
+            }
+            if held:
+                self._each(held, lambda *columns, rows=rows: rows.select(*columns).collect())
+        if not self.problems:
+            try:
+                Marking(self._plan).of(self._probe.empty)
+            except Exception as error:  # values that Spark cannot hold against each other
+                unique = [number for number, one in enumerate(self._plan.counters) if one.unique_on]
+                self._blame(unique or range(len(self._owners)), error)
+
+    def _each(self, columns: dict[int, Column], evaluate: Callable[..., Any]) -> None:
+        """All at once; where that fails, the halves, till it is known which of them."""
+        try:
+            evaluate(*columns.values())
+        except Exception as error:
+            if len(columns) == 1:
+                self._blame(columns, error)
+                return
+            known, numbers = len(self.problems), list(columns)
+            for part in (numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]):
+                self._each({number: columns[number] for number in part}, evaluate)
+            if len(self.problems) == known:
+                self._blame(columns, error)
+
+    def _blame(self, counters: Iterable[int], error: Exception) -> None:
+        labels = {label for number in counters for label in self._owners[number]}
+        for check in self._plan.checks:
+            if check.source.label in labels:
+                self._refuse(check, error)
+
+    def _aggregates(self) -> dict[str, Any]:
+        """The observed aggregates of the values."""
+        from great_expectations.util import convert_to_json_serializable
+
+        columns = {name: column.alias(name) for name, column in self._plan.aggregates.items()}
+        if not columns:
+            return {}
+        values = self._probe.values
+        try:
+            row = values.select(*columns.values()).collect()[0].asDict()
+            return {name: convert_to_json_serializable(value) for name, value in row.items()}
+        except Exception:
+            seen: dict[str, Any] = {}
+            for name, column in columns.items():
+                try:
+                    seen[name] = convert_to_json_serializable(values.select(column).collect()[0][0])
+                except Exception as error:
+                    for check in self._plan.checks:
+                        if name in check.observed.values():
+                            self._refuse(check, error)
+            return seen
+
+    def _refuse(self, check: Check, error: Exception) -> None:
+        about = ", ".join(f"{name} {self._plan.schema[name].dataType.simpleString()}" for name in check.columns)
+        told = first_line(error)
+        self.problems.setdefault(
+            check.source.label, f"cannot be applied to values of {about}: {told}" if about else told
+        )
+
+
+def _judge(check: Check, rows: int, seen: dict[str, Any]) -> None:
+    assert check.judge is not None
+    values: dict[Any, Any] = dict(check.static) | dict.fromkeys(check.counters, rows)
+    values |= {metric: seen[name] for metric, name in check.observed.items()}
+    if check.samples is not None:
+        values[check.samples] = []
+    check.judge.verdict(values, runtime_configuration())
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, of a Java one the exception behind the call, of a Python worker's what it raised."""
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
+        found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]
+        lines = [found[-1].partition("Exception: ")[2]] if found else lines[1:]
+    if any(_PYTHON in one for one in lines[:1]):
+        raised = [one for one in lines if one.partition(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
+        lines = raised[-1:] or lines
+    return lines[0][:300] if lines else type(error).__name__
