@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.parsed_bodies import WELL_FORMED
+from rocketflow.quality.record_room import fitted
 from rocketflow.quality.split import BITS, MASK, OBSERVED, OFFSET, QUEUE
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths
@@ -166,9 +167,7 @@ class PassTask:
             kept = batch["topic"].is_valid()
             rows, well_formed = rows.filter(kept), well_formed.filter(kept)
         malformed = np.flatnonzero(~np.asarray(well_formed.cast(pa.uint8())).astype(bool))
-        if len(malformed) == 0:
-            return rows
-        return self._with_reasons(rows, malformed)
+        return fitted(self._with_reasons(rows, malformed) if len(malformed) else rows, self.quarantine)
 
     def _with_reasons(self, rows: pa.RecordBatch, malformed: Ints) -> pa.RecordBatch:
         column = rows["properties"]

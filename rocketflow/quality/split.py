@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
-from rocketflow.quality.projection import Projection
+from rocketflow.quality.projection import Projection, quoted
+from rocketflow.quality.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.suite import Action
 from rocketflow.spark.delivered_properties import without_delays
 
@@ -34,10 +35,13 @@ _AGAIN: Final = "__rf_again"
 _MOST_VALUE: Final = 64
 _MOST_EXAMPLE: Final = 256
 _MOST_VIOLATIONS: Final = 20
+_MOST_SHOWN: Final = 20
 _MOST_PROPERTIES: Final = 16_000
 _MOST_TOLD, _MOST_NAMED = 12_000, 20
 """Bytes of what a row is told to violate, of all that a record has room for; of more than that so many names."""
-_LEFT_OUT: Final = "QUALITY_PROPERTIES_LEFT_OUT"
+_LEFT_OUT: Final = LEFT_OUT.format("PROPERTIES")
+_COLUMNS: Final = ("TAGS", "KEYS")
+"""Properties that are columns of the row as well."""
 
 MALFORMED: Final = "body_matches_schema"
 """What a body that could not be read is said to break."""
@@ -59,7 +63,12 @@ class Route:
 def condition_columns(plan: SuitePlan) -> list[str]:
     """Columns whose values are kept of rows that break something."""
     names = plan.schema.fieldNames()
-    asked = {column for check in plan.checks if check.unexpected is not None for column in check.columns}
+    asked = {
+        column
+        for check in plan.checks
+        if check.unexpected is not None and check.kind is not Kind.SQL
+        for column in check.columns
+    }
     return [name for name in names if name in asked]
 
 
@@ -88,7 +97,7 @@ class Marking:
             for one in bits[1:]:
                 total = total.bitwiseOR(one)
             masks.append(total.alias(f"{MASK}{first // BITS}"))
-        shown = [F.col(f"`{name}`") for name in plan.schema.fieldNames()]
+        shown = [F.col(quoted(name)) for name in plan.schema.fieldNames()]
         self._masks = Projection(((*shown, MESSAGE, WELL_FORMED, *masks),))
 
     def of(self, rows: DataFrame) -> DataFrame:
@@ -106,9 +115,9 @@ def _with_repeated(rows: DataFrame, batch: DataFrame, columns: Sequence[str], wi
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    keys = [F.col(f"`{column}`").alias(f"{name}_{at}") for at, column in enumerate(columns)]
+    keys = [F.col(quoted(column)).alias(f"{name}_{at}") for at, column in enumerate(columns)]
     repeated = batch.where(within).groupBy(*keys).count().where("count > 1").withColumn(name, F.lit(True)).drop("count")
-    same = [F.col(f"`{column}`").eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
+    same = [F.col(quoted(column)).eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
     on = same[0]
     for one in same[1:]:
         on = on & one
@@ -187,7 +196,7 @@ def _kept(name: str, plan: SuitePlan) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType
 
-    column = F.col(f"`{name}`")
+    column = F.col(quoted(name))
     if not isinstance(plan.schema[name].dataType, StringType):
         return column
     return F.left(column, F.lit(_MOST_EXAMPLE)).alias(name)
@@ -212,7 +221,7 @@ def _quality_properties(
         ("ORIGIN_QUEUE_OFFSET", message["queueOffset"].cast("string")),
         ("ORIGIN_MSG_ID", message["msgId"]),
         *((name, F.lit(value)) for name, value in route.constants.items()),
-        ("QUALITY_VIOLATIONS", _bounded(violations)),
+        (VIOLATIONS, _bounded(violations)),
     ]
     told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
     if "properties" not in message:
@@ -220,7 +229,7 @@ def _quality_properties(
     none = F.create_map().cast("map<string,string>")
     kept = F.map_filter(
         F.coalesce(message["properties"], none),
-        lambda name, _: ~name.isin([one for one, _ in pairs] + [_LEFT_OUT]),
+        lambda name, _: ~name.isin([*(one for one, _ in pairs), _LEFT_OUT, *_COLUMNS]),
     )
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
     left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
@@ -252,9 +261,7 @@ def _violation(label: str, observed: dict[str, Column]) -> Column:
 
 
 def _shown(check: Check) -> dict[str, Any]:
-    """The values that are shown of a row that breaks a check."""
+    """The values that are shown of a row that breaks a check; of a condition in SQL those of the columns it names."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if check.kind is Kind.SQL:
-        return {}
-    return {name: F.col(f"`{name}`") for name in check.columns}
+    return {name: F.col(quoted(name)) for name in check.columns[:_MOST_SHOWN]}

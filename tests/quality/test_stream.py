@@ -308,3 +308,46 @@ def test_what_was_delayed_does_not_wait_again(spark: SparkSession, tmp_path: Pat
         assert row["body"] == body
         assert dict(row["properties"])["own"] == "kept"
         assert "DELAY" not in dict(row["properties"])
+
+
+def test_a_bad_message_that_fills_its_record_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+    """It says less of itself; where it came from it always says. What is good goes on as it is."""
+    store = tmp_path / "store"
+    sizes = [31_000, 32_500, 20_000, 31_000]
+    with MessageStore.open(store) as opened:
+        for value, size in zip((-1, -2, -3, 4), sizes, strict=True):
+            properties = {"own": "o" * 12_000} if size == 20_000 else {"own": "kept"}
+            body = json.dumps({"i": value, "s": "x" * 100}).encode()
+            opened.put_message(Message("data", body, queue_id=0, tags="t" * size, properties=properties))
+        opened.put_message(Message("data", b"no json", queue_id=0, tags="漢" * 10_000, keys="k"))
+    suite = write_suite(
+        tmp_path / "s.json",
+        NOT_NEGATIVE,
+        *(("expect_column_value_lengths_to_be_between", {"column": "s", "max_value": most}) for most in range(30)),
+    )
+    done = _run(spark, _job(tmp_path, suite, body_schema="i int, s string", action=Action.QUARANTINE))
+    assert (done.rows, done.quarantined, done.malformed) == (5, 5, 1)
+    assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
+    rows = rows_of(store, "bad", ["tags", "keys", "properties"])
+    told = [dict(one["properties"]) for one in rows]
+    assert all(one["QUALITY_SUITE"] == "tested" and one["ORIGIN_MSG_ID"] for one in told)
+    assert [len(one["tags"] or "") for one in rows] == [31_000, 0, 20_000, 31_000, 10_000]
+    assert [one.get("QUALITY_TAGS_LEFT_OUT") for one in told] == [None, "true", None, None, None]
+    assert [one.get("own") for one in told[:2]] == ["kept", "kept"]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    assert all(one[0] == "expect_column_values_to_be_between(i)" for one in violations[:3])
+    assert (violations[4], told[4]["QUALITY_REASON"][:11]) == (["body_matches_schema"], "is not JSON")
+    assert verify_store(store).findings == []
+
+
+def test_a_condition_in_sql_shows_what_it_is_about(spark: SparkSession, tmp_path: Path) -> None:
+    """The values of the columns that it names, however it writes them, cut where they are long."""
+    bodies = [{"a`b": 5, "s": "x" * 100, "n": {"k": 1}, "other": 1}, {"a`b": 1, "s": "", "other": 2}]
+    fill(tmp_path / "store", "data", bodies, 1)
+    query = "SELECT * FROM {batch} WHERE `A``B` > 3 AND length(S) > 2 AND n.k = 1 AND 'other' <> ''"
+    file = write_suite(tmp_path / "s.json", ("unexpected_rows_expectation", {"unexpected_rows_query": query}))
+    schema = "`a``b` int, s string, n struct<k: int>, other int"
+    assert _run(spark, _job(tmp_path, file, body_schema=schema)).quarantined == 1
+    (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
+    (told,) = json.loads(dict(row["properties"])["QUALITY_VIOLATIONS"])
+    assert told["observed"] == {"a`b": "5", "s": "x" * 64, "n": "{1}"}
