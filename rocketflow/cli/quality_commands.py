@@ -29,10 +29,14 @@ def init(
     ] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="About so many of the newest messages.")] = 10_000,
     body_format: Annotated[str, typer.Option("--body-format", help="json, csv or text.")] = "json",
+    body_option: Annotated[
+        list[str] | None, typer.Option("--body-option", metavar="K=V", help="Of csv: sep, quote, escape, nullValue.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init flights --store /data/s"""
+    from rocketflow.arguments import key_values
     from rocketflow.errors import UsageError
     from rocketflow.quality.profile import draft_suite
 
@@ -41,7 +45,7 @@ def init(
         raise UsageError(f"--body-format {body_format!r}: json, csv or text")
     if to != "-" and target.exists() and not force:
         raise UsageError(f"{target} is there already: give --to another file, or --force to write over it")
-    draft = draft_suite(store, topic, sample, body_format)
+    draft = draft_suite(store, topic, sample, body_format, key_values("--body-option", body_option or []))
     text = json.dumps(draft.suite, indent=2, ensure_ascii=False) + "\n"
     if to == "-":
         sys.stdout.write(text)
@@ -51,9 +55,11 @@ def init(
     count = len(draft.suite["expectations"])
     if as_json:
         told = {"suite": str(target), "expectations": count, "sampled": draft.sampled, "unreadable": draft.unreadable}
-        print(json.dumps({**told, "bodySchema": draft.schema}, ensure_ascii=False))
+        print(json.dumps({**told, "bodySchema": draft.schema, "leftOut": list(draft.left_out)}, ensure_ascii=False))
         return
     print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
+    if draft.left_out:
+        print(f"left out, for they hold objects or lists: {', '.join(draft.left_out)}")
     print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
 
 
@@ -68,6 +74,9 @@ def check(
         str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Default: as the suite says.")
     ] = None,
     body_format: Annotated[str | None, typer.Option("--body-format", help="json, csv, text or none.")] = None,
+    body_option: Annotated[
+        list[str] | None, typer.Option("--body-option", metavar="K=V", help="An option of Spark's parser of bodies.")
+    ] = None,
     validator: Annotated[str, typer.Option("--validator", help="pass, or gx: GX validates as well.")] = "pass",
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="K=V", help="An option of the source.")
@@ -86,9 +95,10 @@ def check(
 
     if validator not in VALIDATORS:
         raise UsageError(f"--validator {validator!r}: {' or '.join(VALIDATORS)}")
-    options = key_values("--option", option or [])
+    options, body_options = key_values("--option", option or []), key_values("--body-option", body_option or [])
     found = _checked(
-        RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options), master
+        RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options, body_options),
+        master,
     )
     if as_json:
         print(json.dumps(found, ensure_ascii=False))
@@ -139,9 +149,16 @@ def results(
     as_json: JsonOption = False,
 ) -> None:
     """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
+    from rocketflow.errors import UsageError
     from rocketflow.quality.results import read_results
+    from rocketflow_store import StoreReader
 
-    for one in read_results(store, topic, most):
+    found = read_results(store, topic, most)
+    if topic is not None and not found and most != 0:
+        with StoreReader(store) as reader:
+            if topic not in reader.topics():
+                raise UsageError(f"{store}: holds no results of topic {topic}, nor the topic")
+    for one in found:
         if as_json:
             print(json.dumps({"storeTimestamp": one.stored_ms, **one.fields}, ensure_ascii=False))
             continue

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.quality.body_options import check_options
+from rocketflow.quality.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
 
 if TYPE_CHECKING:
@@ -26,9 +28,9 @@ _ANNOTATIONS: Final = frozenset(
 class BodySpec:
     """How a body is read: `ddl` are its fields, `options` the parser's.
 
-    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. `strings` are
-    those that it wants to be strings, outside of arrays: Spark's parser makes one of any value. With `closed` a body
-    may have no other fields than those of the schema.
+    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. `present` are
+    those that it asks for and that may be null. `strings` are those that it wants to be strings, outside of arrays:
+    Spark's parser makes one of any value. With `closed` a body may have no other fields than those of the schema.
     """
 
     format: str
@@ -37,6 +39,7 @@ class BodySpec:
     options: dict[str, str] = field(default_factory=dict)
     closed: bool = False
     strings: tuple[tuple[str, ...], ...] = ()
+    present: tuple[tuple[str, ...], ...] = ()
 
 
 def body_spec(schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None) -> BodySpec:
@@ -45,6 +48,9 @@ def body_spec(schema: str | None, body_format: str | None = None, options: dict[
     chosen = body_format or ("json" if schema else "none")
     if chosen not in FORMATS:
         raise BodySchemaError(f"--body-format {chosen!r}: one of {known}")
+    check_options(chosen, options or {})
+    if chosen == "csv":
+        csv_dialect(options or {})
     if chosen == "none":
         if schema:
             raise BodySchemaError("--body-schema needs --body-format json, csv or text")
@@ -73,12 +79,14 @@ def _of_json_schema(path: Path, options: dict[str, str]) -> BodySpec:
     if not isinstance(raw, dict) or _one_type(raw) != "object":
         raise BodySchemaError(f'--body-schema {path}: is no JSON Schema of "type": "object"')
     fields = _fields(raw, "", problems)
-    required = tuple(_required(raw, (), problems)) if not problems else ()
+    asked = list(_required(raw, (), problems)) if not problems else []
     if problems:
         raise BodySchemaError(f"--body-schema {path}: " + "; ".join(problems))
     ddl = ", ".join(f"{name} {kind}" for name, kind in fields)
     closed = raw.get("additionalProperties") is False
-    return BodySpec("json", ddl, required, options, closed, tuple(_strings(raw, ())))
+    required = tuple(path for path, nullable in asked if not nullable)
+    present = tuple(path for path, nullable in asked if nullable)
+    return BodySpec("json", ddl, required, options, closed, tuple(_strings(raw, ())), present)
 
 
 def _strings(schema: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -90,16 +98,23 @@ def _strings(schema: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[s
             yield (*where, name)
 
 
-def _required(schema: dict[str, Any], where: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
-    """Paths of the fields that a body must have, outside of arrays."""
+def _required(
+    schema: dict[str, Any], where: tuple[str, ...], problems: list[str]
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """(path, whether it may be null) of the fields that a body must have, outside of arrays."""
     names = schema.get("required", [])
     if not isinstance(names, list) or not set(map(str, names)) <= set(schema["properties"]):
         problems.append(f"{'.'.join([*where, 'required'])} names a field that properties does not have")
         return
-    yield from ((*where, str(name)) for name in names)
+    yield from (((*where, str(name)), _nullable(schema["properties"][name])) for name in names)
     for name, one in schema["properties"].items():
         if _one_type(one) == "object":
             yield from _required(one, (*where, name), problems)
+
+
+def _nullable(schema: dict[str, Any]) -> bool:
+    given = schema.get("type")
+    return isinstance(given, list) and "null" in given
 
 
 def _one_type(schema: dict[str, Any]) -> str | None:
@@ -111,7 +126,8 @@ def _one_type(schema: dict[str, Any]) -> str | None:
 def _fields(schema: dict[str, Any], where: str, problems: list[str]) -> list[tuple[str, str]]:
     """(quoted name, Spark type) of every property."""
     allowed = {"properties"} if "[]" in where else {"properties", "required"}
-    if not where or schema.get("additionalProperties") is not False:  # else fields of no property are left out
+    more = schema.get("additionalProperties")
+    if more in (True, {}) or (more is False and not where):  # fields of no property are left out
         allowed.add("additionalProperties")
     _check_keywords(schema, where, allowed, problems)
     properties = schema.get("properties")

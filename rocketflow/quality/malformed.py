@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
+
+from rocketflow.quality.csv_bodies import CsvDialect
 
 _MOST: Final = 200
 _UNREADABLE: Final = "could not be read with the body schema"
+_OWN_LIMITS: Final = ("field limit", "no single character")
+"""In what Python's reader of CSV says of lines that Spark's may take."""
 _INTEGERS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _REALS: Final = frozenset({"float", "double"})
 
@@ -20,9 +25,10 @@ class BodyReasons:
     format: str
     fields: tuple[tuple[str, str], ...]
     required: tuple[tuple[str, ...], ...] = ()
-    separator: str = ","
+    dialect: CsvDialect = field(default_factory=CsvDialect)
     closed: bool = False
     strings: tuple[tuple[str, ...], ...] = ()
+    present: tuple[tuple[str, ...], ...] = ()
 
     def why(self, body: bytes) -> str:
         """One line of at most 200 characters, whatever the body is."""
@@ -51,8 +57,8 @@ class BodyReasons:
             return f"is not JSON: {error}"
         if not isinstance(value, dict):
             return f"is no JSON object but {_short(value)}"
-        for path in self.required:
-            if _lacks(value, path):
+        for path in (*self.required, *self.present):
+            if _lacks(value, path, nullable=path in self.present):
                 return f"has no field {'.'.join(path)}, which is required"
         if self.closed and (more := sorted(value.keys() - {name for name, _ in self.fields})):
             return f"has a field that the schema does not have: {_short(more[0])}"
@@ -68,21 +74,27 @@ class BodyReasons:
     def _csv(self, text: str) -> str:
         if not text.strip():
             return "is empty"
-        if len(self.separator) != 1:
-            return _UNREADABLE
-        values = next(csv.reader([text], delimiter=self.separator), [])
+        try:
+            lines = self.dialect.lines(text)
+        except csv.Error as error:
+            if any(one in str(error) for one in _OWN_LIMITS):
+                return _UNREADABLE
+            return f"is not CSV: {error}"
+        if len(lines) != 1:
+            return f"has {len(lines)} lines, a body is one"
+        (values,) = lines
         if len(values) != len(self.fields):
             return f"has {len(values)} fields, the body schema has {len(self.fields)}"
         for (name, kind), value in zip(self.fields, values, strict=True):
-            if value and not _parses(value, kind):
+            if value not in ("", self.dialect.null) and not _parses(value, kind):
                 return f"field {name} is no {kind}: {_short(value)}"
         return _UNREADABLE
 
 
-def _lacks(value: dict[str, Any], path: tuple[str, ...]) -> bool:
-    """Whether the object that holds the field at `path` is there, and the field is not."""
+def _lacks(value: dict[str, Any], path: tuple[str, ...], *, nullable: bool) -> bool:
+    """Whether the object that holds the field at `path` is there, and the field is not; null is one if `nullable`."""
     holder = _at(value, path[:-1])
-    return isinstance(holder, dict) and holder.get(path[-1]) is None
+    return isinstance(holder, dict) and (path[-1] not in holder if nullable else holder.get(path[-1]) is None)
 
 
 def _at(value: dict[str, Any], path: tuple[str, ...]) -> Any:
@@ -98,6 +110,8 @@ def _fits(value: Any, kind: str) -> bool:
         return type(value) is int and -(1 << _INTEGERS[kind]) <= value < 1 << _INTEGERS[kind]
     if kind in _REALS:
         return type(value) in (int, float) or value in ("NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF")
+    if kind.startswith("decimal"):
+        return type(value) in (int, float) and _fits_decimal(repr(value), kind)
     if kind == "boolean":
         return type(value) is bool
     if kind in ("date", "timestamp"):
@@ -109,12 +123,24 @@ def _fits(value: Any, kind: str) -> bool:
     return True
 
 
+def _fits_decimal(text: str, kind: str) -> bool:
+    """Whether decimal(p,s) has the digits before the point; those behind it are rounded."""
+    precision, scale = map(int, kind.removeprefix("decimal(").removesuffix(")").split(","))
+    try:
+        number = Decimal(text)
+        return number.is_finite() and abs(round(number, scale)) < 10 ** (precision - scale)
+    except InvalidOperation:
+        return False
+
+
 def _parses(value: str, kind: str) -> bool:
     try:
         if kind in _INTEGERS:
             return _fits(int(value), kind)
         if kind in _REALS:
             float(value)
+        if kind.startswith("decimal"):
+            return _fits_decimal(value, kind)
         if kind == "boolean":
             return value.lower() in ("true", "false")
     except ValueError:

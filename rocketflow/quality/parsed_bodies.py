@@ -10,9 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.quality.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.malformed import BodyReasons
-from rocketflow.quality.projection import Projection
+from rocketflow.quality.projection import Projection, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -50,14 +51,15 @@ def body_type(spec: BodySpec) -> StructType:
 
 def reasons(spec: BodySpec) -> BodyReasons:
     """What tells why a body was refused."""
-    fields = tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields)
-    return BodyReasons(spec.format, fields, spec.required, _separator(spec), spec.closed, spec.strings)
-
-
-def _separator(spec: BodySpec) -> str:
-    """Between the fields of a CSV body, as Spark reads the options."""
-    given = spec.options.get("sep", spec.options.get("delimiter", ","))
-    return {"\\t": "\t", "\\\\": "\\"}.get(given, given)
+    return BodyReasons(
+        spec.format,
+        fields=tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields),
+        required=spec.required,
+        present=spec.present,
+        closed=spec.closed,
+        strings=spec.strings,
+        dialect=csv_dialect(spec.options),
+    )
 
 
 def suite_columns(spec: BodySpec, source: StructType) -> StructType:
@@ -92,16 +94,10 @@ def parsing(spec: BodySpec, source: StructType) -> Projection:
     parsed = (message, _parsed(spec).alias(_BODY)) if own else (message,)
     judged = ("*", _readable(spec).alias(WELL_FORMED))
     shown = [
-        F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.`{_quoted(one.name)}`")).alias(
-            one.name
-        )
+        F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.{quoted(one.name)}")).alias(one.name)
         for one in columns.fields
     ]
     return Projection((parsed, judged, (*shown, MESSAGE, WELL_FORMED)))
-
-
-def _quoted(name: str) -> str:
-    return name.replace("`", "``")
 
 
 def _parsed(spec: BodySpec) -> Column:
@@ -113,16 +109,23 @@ def _parsed(spec: BodySpec) -> Column:
     if spec.format == "text":
         return F.struct(text.alias(fields.fields[0].name))
     with_corrupt = StructType([*fields.fields, StructField(_CORRUPT, StringType(), True)])
-    quotes = {"allowSingleQuotes": "false"} if spec.format == "json" else {}
-    options = {**quotes, **spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    options = {**spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     if spec.format == "csv":
+        dialect = csv_dialect(spec.options)
+        line = F.when(text.endswith("\n"), F.regexp_replace(text, r"\r?\n\z", "")).otherwise(text)
         # of more columns than it has room for Spark's parser makes no bad row but an error
-        separator = _separator(spec)
-        without = F.length(F.replace(text, F.lit(separator), F.lit("")))
-        text = F.when(F.length(text) - without < _MOST_COLUMNS * len(separator), text)
-        ddl = ", ".join(f"`{_quoted(one.name)}` {one.dataType.simpleString()}" for one in with_corrupt.fields)
-        return F.from_csv(text, ddl, options)
+        without = F.length(F.replace(text, F.lit(dialect.separator), F.lit("")))
+        line = F.when(F.length(text) - without < _MOST_COLUMNS * len(dialect.separator), line)
+        ddl = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in with_corrupt.fields)
+        return F.from_csv(line, ddl, {**options, **dialect.spark_options()})
+    if not any(name.lower() == "allowsinglequotes" for name in options):
+        options["allowSingleQuotes"] = "false"
     return F.from_json(text, with_corrupt, options)
+
+
+def _place(path: tuple[str, ...]) -> str:
+    """A field of a variant, as Spark takes it."""
+    return "$" + "".join(f'["{name}"]' if "'" in name else f"['{name}']" for name in path)
 
 
 def _readable(spec: BodySpec) -> Column:
@@ -136,6 +139,12 @@ def _readable(spec: BodySpec) -> Column:
     if spec.format == "text":
         return F.coalesce(fine, F.lit(False))
     fine = fine & F.col(_BODY).isNotNull() & F.col(f"{_BODY}.{_CORRUPT}").isNull()
+    if spec.format == "csv":  # what Spark would guess at, only where there is something to guess
+        dialect = csv_dialect(spec.options)
+        plain = (F.length(text) > 0) & ~text.contains("\n") & ~text.contains("\r")
+        if dialect.quote:
+            plain = plain & ~text.contains(dialect.quote)
+        fine = fine & (plain | text.rlike(r"[^\r\n]") & text.rlike(dialect.pattern))
     if spec.format == "json":  # of an array Spark would take the first element
         fine = fine & ~F.ltrim(text).startswith("[")
         # and of what follows an object it takes no notice: within brackets that is no JSON, or a second element
@@ -146,16 +155,18 @@ def _readable(spec: BodySpec) -> Column:
         alone = whole.isNotNull() & F.variant_get(whole, "$[1]", "variant").isNull()
         fine = fine & (~more | alone)
     for path in spec.required:
-        steps = [_BODY, *(f"`{_quoted(name)}`" for name in path)]
+        steps = [_BODY, *(quoted(name) for name in path)]
         there = F.col(".".join(steps)).isNotNull()
         fine = fine & (there if len(path) == 1 else F.col(".".join(steps[:-1])).isNull() | there)
     if spec.closed:
         names = F.array(*[F.lit(one.name) for one in body_type(spec).fields])
         fine = fine & (F.size(F.array_except(F.json_object_keys(text), names)) == 0)
-    if spec.strings:
-        parsed = F.try_parse_json(text)
-        for path in spec.strings:
-            place = "$" + "".join(f'["{name}"]' if "'" in name else f"['{name}']" for name in path)
-            kind = F.schema_of_variant(F.try_variant_get(parsed, place, "variant"))
-            fine = fine & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
+    parsed = F.try_parse_json(text)
+    for path in spec.strings:
+        kind = F.schema_of_variant(F.try_variant_get(parsed, _place(path), "variant"))
+        fine = fine & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
+    for path in spec.present:
+        there = F.try_variant_get(parsed, _place(path), "variant").isNotNull()
+        holder = F.col(".".join([_BODY, *map(quoted, path[:-1])]))
+        fine = fine & (there if len(path) == 1 else holder.isNull() | there)
     return F.coalesce(fine, F.lit(False))

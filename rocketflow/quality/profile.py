@@ -1,7 +1,8 @@
 """A suite drafted from a sample of a topic: types, nulls, ranges, sets, lengths. The user edits it.
 
 What the sample shows is not what the data must be: ranges are widened, sets are only made of few and repeated values,
-and every expectation says in its notes what it was drafted from.
+and every expectation says in its notes what it was drafted from. Fields that hold objects or lists are left out: no
+expectation of Great Expectations looks into them.
 """
 
 from __future__ import annotations
@@ -13,48 +14,78 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.quality.body_options import check_options
+from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
 from rocketflow_store import StoreReader
 from rocketflow_store.errors import UnknownTopicError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 _MOST_SET: Final = 25
 _REPEATED: Final = 20
 """A set is drafted where a value comes so often on the average."""
+_HEEDED: Final = frozenset({"sep", "delimiter", "quote", "escape", "nullvalue"})
+"""Options of bodies that a draft goes by."""
+_MOST_DIGITS: Final = 38
+"""Of a decimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A suite as JSON, and what it was drafted from."""
+    """A suite as JSON, and what it was drafted from; `left_out` are fields that hold objects or lists."""
 
     suite: dict[str, Any]
     sampled: int
     unreadable: int
     schema: str
+    left_out: tuple[str, ...] = ()
 
 
-def draft_suite(store: str, topic: str, sample: int = 10_000, body_format: str = "json") -> Draft:
-    """Draft a suite from about `sample` of the newest messages of a topic; UsageError where no body can be read."""
+def draft_suite(
+    store: str, topic: str, sample: int = 10_000, body_format: str = "json", options: Mapping[str, str] | None = None
+) -> Draft:
+    """Draft a suite from about `sample` of the newest messages of a topic.
+
+    `options` are those of CSV that tell fields apart; the suite has them too. UsageError where no body can be read.
+    """
+    options = dict(options or {})
+    check_options(body_format, options)
+    dialect = csv_dialect(options)
+    other = sorted(name for name in options if name.lower() not in _HEEDED)
+    if other or (body_format == "csv" and len(dialect.separator) != 1):
+        told = other[0] if other else "sep of several characters"
+        raise UsageError(f"--body-option {told}: a draft does not go by it; give it to the check")
     bodies = _sample(store, topic, sample)
     if not bodies:
         raise UsageError(f"topic {topic} of {store} has no messages: there is nothing to draft a suite from")
-    table, unreadable = _table(bodies, body_format)
+    if body_format == "json":
+        table, unreadable, left_out = _of_objects(bodies)
+    else:
+        table, unreadable = _of_texts(bodies) if body_format == "text" else _of_bodies(bodies, dialect)
+        left_out = ()
+    if left_out and not (table and table.num_columns):
+        raise UsageError(f"all fields of topic {topic} hold objects or lists ({', '.join(left_out)}): write the suite")
     if table is None or table.num_rows == 0:
         raise UsageError(f"no body of topic {topic} is {body_format}; give --body-format json, csv or text")
     fields = [(name, _spark_type(table[name].type)) for name in table.schema.names]
     ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in fields)
     expectations = [one for name in table.schema.names for one in _of_column(name, table[name].combine_chunks())]
+    own = {"bodyFormat": body_format, "bodySchema": ddl, **({"bodyOptions": options} if options else {})}
     suite = {
         "name": topic,
         "expectations": [*expectations, _row_count()],
-        "meta": {"rocketflow": {"bodyFormat": body_format, "bodySchema": ddl}},
-        "notes": f"drafted from {table.num_rows} of the newest messages of topic {topic}: edit before use",
+        "meta": {"rocketflow": own},
+        "notes": f"drafted from {table.num_rows} of the newest messages of topic {topic}: edit before use"
+        + (f"; left out, for they hold objects or lists: {', '.join(left_out)}" if left_out else ""),
     }
-    return Draft(suite, table.num_rows, unreadable, ddl)
+    return Draft(suite, table.num_rows, unreadable, ddl, left_out)
 
 
 def _sample(store: str, topic: str, sample: int) -> list[bytes]:
@@ -71,46 +102,61 @@ def _sample(store: str, topic: str, sample: int) -> list[bytes]:
     return found
 
 
-def _table(bodies: list[bytes], body_format: str) -> tuple[pa.Table | None, int]:
-    """The bodies as columns, and how many could not be read."""
+def _of_texts(bodies: list[bytes]) -> tuple[pa.Table, int]:
+    """The bodies as one column, and how many could not be read."""
     import pyarrow as pa
 
-    if body_format == "text":
-        texts = [_text(body) for body in bodies]
-        return pa.table({"body": [one for one in texts if one is not None]}), sum(one is None for one in texts)
-    if body_format == "csv":
-        made, kept = _of_lines([line for body in bodies if (line := _line(body))])
-        return made, len(bodies) - kept
+    texts = [one for body in bodies if (one := _text(body)) is not None]
+    return pa.table({"body": texts}), len(bodies) - len(texts)
+
+
+def _of_objects(bodies: list[bytes]) -> tuple[pa.Table | None, int, tuple[str, ...]]:
+    """The fields of JSON objects as columns, how many bodies could not be read, and the fields that are left out."""
+    import pyarrow as pa
+
     objects = [found for body in bodies if (found := _object(body)) is not None]
     names = list(dict.fromkeys(name for one in objects for name in one if name))
     if not names:
+        return None, len(bodies), ()
+    nested = tuple(name for name in names if any(isinstance(one.get(name), (dict, list)) for one in objects))
+    made = {name: _column([one.get(name) for one in objects]) for name in names if name not in nested}
+    return pa.table(made), len(bodies) - len(objects), nested
+
+
+def _of_bodies(bodies: list[bytes], dialect: CsvDialect) -> tuple[pa.Table | None, int]:
+    """CSV as columns c1, c2, ... of the types that they look like, of the bodies that are as wide as most are."""
+    lines = [line for body in bodies if (line := _line(body, dialect))]
+    if not lines:
         return None, len(bodies)
-    return pa.table({name: _column([one.get(name) for one in objects]) for name in names}), len(bodies) - len(objects)
+    (width, kept), *_ = Counter(map(len, lines)).most_common(1)
+    return _of_lines([line for line in lines if len(line) == width], dialect.null), len(bodies) - kept
 
 
-def _of_lines(lines: list[list[str]]) -> tuple[pa.Table | None, int]:
-    """The lines that are as wide as most as columns c1, c2, ... of the types that they look like, and how many."""
+def _of_lines(lines: list[list[str]], null: str) -> pa.Table:
+    """Columns of lines of one width; a field that is `null` has no value."""
+    import pyarrow as pa
     import pyarrow.csv
 
-    if not lines:
-        return None, 0
-    (width, count), *_ = Counter(map(len, lines)).most_common(1)
     written = io.StringIO()
-    csv.writer(written).writerows(line for line in lines if len(line) == width)
+    csv.writer(written).writerows(lines)
     made = pyarrow.csv.read_csv(
         io.BytesIO(written.getvalue().encode()),
-        read_options=pyarrow.csv.ReadOptions(column_names=[f"c{number}" for number in range(1, width + 1)]),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
+        read_options=pyarrow.csv.ReadOptions(column_names=[f"c{number}" for number in range(1, len(lines[0]) + 1)]),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pyarrow.csv.ConvertOptions(null_values=[null], strings_can_be_null=True),
     )
-    return made, count
+    for at, name in enumerate(made.schema.names):
+        if pa.types.is_floating(made[name].type):
+            texts = [line[at] for line in lines]
+            made = made.set_column(at, name, _column([None if one == null else _number(one) for one in texts]))
+    return made
 
 
-def _line(body: bytes) -> list[str] | None:
+def _line(body: bytes, dialect: CsvDialect) -> list[str] | None:
     """The fields of a body that is one line of CSV."""
     text = _text(body)
     try:
-        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True)) if text else []
+        lines = dialect.lines(text) if text else []
     except csv.Error:
         return None
     return lines[0] if len(lines) == 1 and lines[0] else None
@@ -130,15 +176,25 @@ def _text(body: bytes) -> str | None:
 
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(body)
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        found = json.loads(body, parse_float=_number)
+        json.dumps(found, ensure_ascii=False, default=str).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
+def _number(text: str) -> float | Decimal:
+    """A double that is written so, else the decimal: a double would change its last digits."""
+    number = float(text)
+    try:
+        exact = Decimal(text)
+    except ArithmeticError:  # not a number, infinite
+        return number
+    return number if not exact.is_finite() or Decimal(repr(number)) == exact else exact
+
+
 def _column(values: list[Any]) -> pa.Array:
-    """Of one type; text where the sample has several, or nested values."""
+    """Of one type; text where the sample has several."""
     import pyarrow as pa
 
     kinds = {type(one) for one in values if one is not None}
@@ -146,12 +202,31 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array(values, pa.string())
     if kinds <= {int} and all(one is None or -(1 << 63) <= one < 1 << 63 for one in values):
         return pa.array(values, pa.int64())
-    if kinds <= {int, float}:
+    if kinds <= {int, float, Decimal}:
+        if (decimals := _decimals(values)) is not None:
+            return decimals
         return pa.array([None if one is None else _double(one) for one in values], pa.float64())
     if kinds <= {bool}:
         return pa.array(values, pa.bool_())
-    told = [one if one is None or isinstance(one, str) else json.dumps(one) for one in values]
+    told = [one if one is None or isinstance(one, str) else json.dumps(one, default=str) for one in values]
     return pa.array(told, pa.string())
+
+
+def _decimals(values: list[Any]) -> pa.Array | None:
+    """The numbers as decimals, where doubles would change them and a decimal has room for all of them."""
+    import pyarrow as pa
+
+    numbers = [one for one in values if one is not None]
+    if not all(math.isfinite(one) for one in numbers if isinstance(one, float)):
+        return None
+    if not any(isinstance(one, Decimal) or (isinstance(one, int) and one != _double(one)) for one in numbers):
+        return None
+    exact = [Decimal(repr(one)) if isinstance(one, float) else Decimal(one) for one in numbers]
+    scale = max(max(0, -int(one.as_tuple().exponent)) for one in exact)
+    if max(max(0, one.adjusted() + 1) for one in exact) + scale > _MOST_DIGITS:
+        return None
+    left = iter(exact)
+    return pa.array([None if one is None else next(left) for one in values], pa.decimal128(_MOST_DIGITS, scale))
 
 
 def _double(number: float) -> float:
@@ -168,6 +243,8 @@ def _spark_type(kind: pa.DataType) -> str:
         return "bigint"
     if pa.types.is_floating(kind):
         return "double"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     return "boolean" if pa.types.is_boolean(kind) else "string"
 
 
@@ -188,7 +265,7 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
     if len(values) == 0:
         return made
     different = pc.unique(values)
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         bounds = pc.min_max(values).as_py()
         if not (math.isfinite(bounds["min"]) and math.isfinite(bounds["max"])):
             return made
@@ -211,8 +288,11 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
     return made
 
 
-def _wider(low: float, high: float) -> tuple[float, float]:
+def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
     """The range with a tenth of its width on both sides; what is not negative stays so."""
+    if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles that have it between them
+        low, high = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
+        low = 0.0 if -1e-300 < low < 0 else low
     room = (high - low) / 10
     if isinstance(low, int) and isinstance(high, int):
         room = math.ceil(room)

@@ -159,8 +159,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
 def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, str], suite: Suite) -> BodySpec:
     """How bodies are read: as the command says, else as the suite itself says."""
     if job_schema is None and job_format is None:
-        return body_spec(suite.body_schema, suite.body_format, options)
-    return body_spec(job_schema, job_format or (suite.body_format if job_schema else None), options)
+        return body_spec(suite.body_schema, suite.body_format, {**suite.body_options, **options})
+    chosen = job_format or (suite.body_format if job_schema else None)
+    own = suite.body_options if chosen == suite.body_format else {}
+    return body_spec(job_schema, chosen, {**own, **options})
 
 
 def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RangeCheck:
-    """Which messages, by what: store times [from_ms, to_ms), None is open; `options` are the source's."""
+    """Which messages, by what: store times [from_ms, to_ms), None is open; `options` are the source's.
+
+    `body_options` are those of Spark's parser of bodies.
+    """
 
     store: str
     topic: str
@@ -29,6 +32,7 @@ class RangeCheck:
     body_format: str | None = None
     validator: str = "pass"
     options: dict[str, str] = field(default_factory=dict)
+    body_options: dict[str, str] = field(default_factory=dict)
 
     def source_options(self) -> dict[str, str]:
         """As the source takes them."""
@@ -43,17 +47,19 @@ class RangeCheck:
 def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     """What can be found wrong without a JVM."""
     from rocketflow.spark.options import SourceOptions
+    from rocketflow.spark.stream_offset import QueueKey
+    from rocketflow.spark.topic_check import MissingTopicError, describe_missing
     from rocketflow_store import StoreReader
-    from rocketflow_store.errors import UnknownTopicError
 
     if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:
         raise UsageError(f"--from-ms {check.from_ms} is behind --to-ms {check.to_ms}: no message is between them")
     suite = load_suite(check.suite)
-    spec = spec_of(check.body_schema, check.body_format, {}, suite)
+    spec = spec_of(check.body_schema, check.body_format, check.body_options, suite)
     for store in SourceOptions.parse(check.source_options(), streaming=False).stores:
         with StoreReader(store.path) as reader:
-            if check.topic not in reader.topics():
-                raise UnknownTopicError(check.topic)
+            known = reader.topics()
+        if check.topic not in known:
+            raise MissingTopicError(describe_missing([check.topic], [QueueKey("", one, 0) for one in known]))
     return suite, spec
 
 

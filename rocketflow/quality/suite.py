@@ -1,14 +1,15 @@
 """A suite as its file says it: Great Expectations' JSON, checked without Great Expectations or Spark.
 
 What is ours stands under `meta.rocketflow`, where GX keeps its hands off: of an expectation
-`{"action": "fail" | "quarantine" | "warn"}`, of the suite `{"bodySchema": DDL, "bodyFormat": "json" | "csv" | "text"}`.
+`{"action": "fail" | "quarantine" | "warn"}`, of the suite `{"bodySchema": DDL, "bodyFormat": "json" | "csv" | "text",
+"bodyOptions": {option of Spark's parser: text}}`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +59,7 @@ class Suite:
     expectations: tuple[SuiteExpectation, ...]
     body_schema: str | None = None
     body_format: str | None = None
+    body_options: dict[str, str] = field(default_factory=dict)
 
     def action_of(self, expectation: SuiteExpectation, default: Action) -> Action:
         """Its own action, else `default` where it is critical, else only a warning."""
@@ -98,17 +100,21 @@ def suite_of(raw: Any, path: str) -> Suite:
             problems.append(f"expectation {number}: {error}")
     own: dict[str, Any] = {}
     try:
-        own = _own(raw)
+        own = dict(_own(raw))
     except ValueError as error:
         problems.append(str(error))
+    options = own.pop("bodyOptions", {})
     for key in sorted(set(own) - {"bodySchema", "bodyFormat"}):
-        problems.append(f"meta.rocketflow has an unknown key {key!r}; known: bodySchema, bodyFormat")
+        problems.append(f"meta.rocketflow has an unknown key {key!r}; known: bodySchema, bodyFormat, bodyOptions")
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        problems.append(f"meta.rocketflow: bodyOptions is an object of texts, not {options!r}")
     for key, value in sorted(own.items()):
         if not isinstance(value, str):
             problems.append(f"meta.rocketflow: {key} is text, not {value!r}")
     if problems:
         raise SuiteRefusedError(path, problems)
-    return Suite(str(name), path, _version(found), tuple(found), own.get("bodySchema"), own.get("bodyFormat"))
+    own_schema, own_format = own.get("bodySchema"), own.get("bodyFormat")
+    return Suite(str(name), path, _version(found), tuple(found), own_schema, own_format, options)
 
 
 def _expectation(one: Any, labels: list[str]) -> SuiteExpectation:

@@ -11,6 +11,7 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow.errors import UsageError
 from rocketflow.quality.body_schema import BodySpec, body_spec
+from rocketflow.quality.csv_bodies import CsvDialect
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
 from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.profile import Draft, draft_suite
@@ -195,13 +196,12 @@ def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
     ("body_format", "separator", "body"),
     [
         ("json", ",", b'{"a":' + b"[" * 100_000),
-        ("csv", ",", b"AA,xx\nBB,3"),
         ("csv", ",", b"x" * 200_000 + b",yy"),
         ("csv", "||", b"AA||x"),
     ],
 )
 def test_no_body_is_too_odd_to_be_told_of(body_format: str, separator: str, body: bytes) -> None:
-    reasons = BodyReasons(body_format, (("a", "string"), ("b", "int")), separator=separator)
+    reasons = BodyReasons(body_format, (("a", "string"), ("b", "int")), dialect=CsvDialect(separator))
     assert reasons.why(body) == "could not be read with the body schema"
 
 
@@ -275,3 +275,25 @@ def test_a_range_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
     check = RangeCheck(str(tmp_path), "t", "suite.json", from_ms=2, to_ms=1)
     with pytest.raises(UsageError, match="--from-ms 2 is behind --to-ms 1"):
         preflight(check)
+
+
+def test_nothing_is_drafted_of_nested_fields_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"hold objects or lists \(a, b\): write the suite"):
+        drafted_from(tmp_path / "s", [b'{"a": {"x": 1}, "b": [1]}'], "json")
+
+
+def test_a_draft_goes_by_the_options_of_its_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, file = str(tmp_path / "store"), tmp_path / "s.json"
+    fill(tmp_path / "store", "data", [f"{one};'a;''{one % 2}';NA".encode() for one in range(40)])
+    asked = ["quality", "init", "data", "--store", store, "--to", str(file), "--body-format", "csv", "--body-option"]
+    assert run([*asked, "sep=;", "--body-option", "quote='", "--body-option", "nullValue=NA"]) == 0
+    made = load_suite(file)
+    assert (made.body_schema, made.body_options) == (
+        "c1 bigint, c2 string, c3 string",
+        {"sep": ";", "quote": "'", "nullValue": "NA"},
+    )
+    kinds = {each.label: each.kwargs for each in made.expectations}
+    assert kinds["expect_column_values_to_be_in_set(c2)"]["value_set"] == ["a;'0", "a;'1"]
+    for option in ("dateFormat=yyyy", "sep=||", "separator=x"):
+        assert run([*asked, option, "--force"]) == 2, option
+    assert "--body-option" in capsys.readouterr().err
