@@ -297,3 +297,20 @@ def test_a_draft_goes_by_the_options_of_its_bodies(tmp_path: Path, capsys: pytes
     for option in ("dateFormat=yyyy", "sep=||", "separator=x"):
         assert run([*asked, option, "--force"]) == 2, option
     assert "--body-option" in capsys.readouterr().err
+
+
+def test_a_topic_that_was_misspelt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No command goes through nothing and is content."""
+    from rocketflow.quality.quality_job import main
+
+    store, file = str(tmp_path / "store"), tmp_path / "s.json"
+    fill(tmp_path / "store", "flights", [{"i": 1}])
+    file.write_text(json.dumps(suite_json(("expect_column_to_exist", {"column": "i"}), schema="i int")))
+    asked = ["--source", store, "--suite", str(file), "--quarantine-topic", "bad", "--checkpoint", str(tmp_path / "cp")]
+    assert main([*asked, "--subscribe", "flihgts"]) == 2
+    assert "did you mean flights?" in capsys.readouterr().err
+    assert run(["quality", "check", store, "--topic", "flihgts", "--suite", str(file)]) == 2
+    assert "did you mean flights?" in capsys.readouterr().err
+    assert run(["quality", "init", "flihgts", "--store", store, "--to", str(tmp_path / "d.json")]) == 2
+    assert run(["quality", "results", store, "--topic", "flihgts"]) == 2
+    assert run(["quality", "results", store, "--topic", "flights"]) == 0
