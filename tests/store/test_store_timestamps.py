@@ -15,11 +15,13 @@ from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import scan_records
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.mapped_files.mapped_file import MappedFile
+from rocketflow_store.message import MessageBatch
 from tests.reliability.trials import ROOT, environment
 from tests.store.damage import CONFIG
 
@@ -112,3 +114,18 @@ def test_a_flush_tells_the_time_of_what_it_made_durable(tmp_path: Path, monkeypa
         assert told is not None
         assert (told.durable_offset, told.durable_timestamp) == (end, BEGIN_MS)
         assert (fields.physic_msg_timestamp, fields.logics_msg_timestamp) == (BEGIN_MS, BEGIN_MS)
+
+
+def test_what_was_refused_leaves_no_time(tmp_path: Path) -> None:
+    """A clock that goes back behind a refused put gives the next record its own time."""
+    clock = ManualClock(BEGIN_MS)
+    with MessageStore.open(tmp_path / "s", replace(CONFIG, clock=clock)) as store:
+        store.put_message(Message("a", b"1", queue_id=0))
+        clock.set(BEGIN_MS + HOUR_MS)
+        too_large = b"x" * CONFIG.mapped_file_size_commit_log
+        assert not store.put_message(Message("a", too_large, queue_id=0)).stored
+        batch = encode_batch_body([BatchEntry(0, too_large[: len(too_large) // 2], b"")] * 3)
+        assert not store.put_message(MessageBatch("a", batch, queue_id=0)).stored
+        for moment, wanted in ((7, 7), (5, 7)):
+            clock.set(BEGIN_MS + moment)
+            assert store.put_message(Message("a", b"2", queue_id=0)).store_timestamp == BEGIN_MS + wanted

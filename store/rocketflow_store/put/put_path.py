@@ -267,11 +267,14 @@ class PutPath:
         try:
             if self._is_held_up():
                 self.check_writable()
+            before = self.store_timestamp
             now_ms = statistics.lock_began_ms = self.tick()
             run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
             outcomes = self._take(run, requests, now_ms)
             if run.count:
                 self._write(run)
+            else:
+                self.store_timestamp = before  # all were refused: no record has this time
             self._refusing = False
             return outcomes
         except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
