@@ -19,7 +19,7 @@ def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | Non
 
     check_directory(Path(path), must_exist=True)
     config = config or StoreConfig()
-    if not any(one.is_dir() for one in StorePaths.of(Path(path), config).commit_logs):
+    if not StorePaths.of(Path(path), config).holds_log():
         raise NotAStoreError(path, "holds no commitlog/: there is nothing to delete")
     if reserved_hours is not None:
         config = replace(config, file_reserved_time=reserved_hours)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
+from rocketflow.quality.projection import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,8 +136,7 @@ def _fields(schema: dict[str, Any], where: str, problems: list[str]) -> list[tup
         problems.append(f"{where or 'the schema'} has no properties")
         return []
     return [
-        (f"`{name.replace('`', '``')}`", _type(one, f"{where}.{name}" if where else name, problems))
-        for name, one in properties.items()
+        (quoted(name), _type(one, f"{where}.{name}" if where else name, problems)) for name, one in properties.items()
     ]
 
 

@@ -128,6 +128,18 @@ def _place(path: tuple[str, ...]) -> str:
     return "$" + "".join(f'["{name}"]' if "'" in name else f"['{name}']" for name in path)
 
 
+def _field(path: tuple[str, ...]) -> Column:
+    """A field of the parsed body."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(".".join([_BODY, *map(quoted, path)]))
+
+
+def _where_held(path: tuple[str, ...], there: Column) -> Column:
+    """`there`, or that the object is not there which the field at `path` belongs to."""
+    return there if len(path) == 1 else _field(path[:-1]).isNull() | there
+
+
 def _readable(spec: BodySpec) -> Column:
     """Never null."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -155,9 +167,7 @@ def _readable(spec: BodySpec) -> Column:
         alone = whole.isNotNull() & F.variant_get(whole, "$[1]", "variant").isNull()
         fine = fine & (~more | alone)
     for path in spec.required:
-        steps = [_BODY, *(quoted(name) for name in path)]
-        there = F.col(".".join(steps)).isNotNull()
-        fine = fine & (there if len(path) == 1 else F.col(".".join(steps[:-1])).isNull() | there)
+        fine = fine & _where_held(path, _field(path).isNotNull())
     if spec.closed:
         names = F.array(*[F.lit(one.name) for one in body_type(spec).fields])
         fine = fine & (F.size(F.array_except(F.json_object_keys(text), names)) == 0)
@@ -166,7 +176,5 @@ def _readable(spec: BodySpec) -> Column:
         kind = F.schema_of_variant(F.try_variant_get(parsed, _place(path), "variant"))
         fine = fine & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
     for path in spec.present:
-        there = F.try_variant_get(parsed, _place(path), "variant").isNotNull()
-        holder = F.col(".".join([_BODY, *map(quoted, path[:-1])]))
-        fine = fine & (there if len(path) == 1 else holder.isNull() | there)
+        fine = fine & _where_held(path, F.try_variant_get(parsed, _place(path), "variant").isNotNull())
     return F.coalesce(fine, F.lit(False))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
+from rocketflow.quality.projection import quoted
 from rocketflow_store import StoreReader
 from rocketflow_store.errors import UnknownTopicError
 
@@ -164,7 +165,7 @@ def _line(body: bytes, dialect: CsvDialect) -> list[str] | None:
 
 def _quoted(name: str) -> str:
     """A column's name as Spark's DDL takes it."""
-    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else f"`{name.replace('`', '``')}`"
+    return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else quoted(name)
 
 
 def _text(body: bytes) -> str | None:

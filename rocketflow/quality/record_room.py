@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
+from rocketflow_store.retry.requeue_properties import QUARANTINED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,17 +25,7 @@ if TYPE_CHECKING:
 VIOLATIONS: Final = "QUALITY_VIOLATIONS"
 LEFT_OUT: Final = "QUALITY_{}_LEFT_OUT"
 """Names what of the row is not in its record: PROPERTIES, TAGS, KEYS."""
-_ALWAYS: Final = frozenset(
-    {
-        "ORIGIN_TOPIC",
-        "ORIGIN_QUEUE_ID",
-        "ORIGIN_QUEUE_OFFSET",
-        "ORIGIN_MSG_ID",
-        "QUALITY_SUITE",
-        "QUALITY_SUITE_VERSION",
-    }
-    | {"QUALITY_REASON", VIOLATIONS, LEFT_OUT.format("PROPERTIES")}
-)
+_ALWAYS: Final = frozenset(QUARANTINED)
 _ROOM: Final = MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE - 512
 """The store adds names, separators and an id of its own."""
 

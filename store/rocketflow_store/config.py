@@ -180,9 +180,13 @@ class StorePaths:
     def quarantine(self) -> Path:
         return self.root / "quarantine"
 
+    def holds_log(self) -> bool:
+        """Whether there is a directory of the CommitLog."""
+        return any(one.is_dir() for one in self.commit_logs)
+
     def looks_like_store(self) -> bool:
         """Whether anything here is a store's."""
-        return any(one.is_dir() for one in self.commit_logs) or self.meta.is_file() or self.checkpoint.is_file()
+        return self.holds_log() or self.meta.is_file() or self.checkpoint.is_file()
 
 
 def _on_another_disk(path: Path, root: Path) -> bool:

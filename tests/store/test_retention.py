@@ -17,6 +17,7 @@ from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import (
     NotAStoreError,
     OffsetOutOfRangeError,
@@ -27,6 +28,7 @@ from rocketflow_store.errors import (
 )
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.services.retention import (
@@ -259,6 +261,20 @@ def test_a_queue_that_retention_emptied_and_that_is_lost(
     with MessageStore.open(path, config()) as store:
         assert store.bounds("quiet", 0) == (33, 33)
         assert store.put_message(Message("quiet", b"on", queue_id=0)).queue_offset == 33
+
+
+def test_a_stop_record_that_says_less_of_an_emptied_queue(tmp_path: Path) -> None:
+    """Its queue files tell where the last message was."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, config()) as store:
+        empty_by_retention(store)
+    stop = StorePaths(path).stop_record
+    told = read_checked_json(stop)
+    assert told is not None
+    write_checked_json(stop, {**told, "queues": [one[:5] for one in told["queues"]]})
+    shutil.rmtree(path / "consumequeue" / "quiet")
+    with MessageStore.open(path, config()) as store:
+        assert store.bounds("quiet", 0) == (33, 33)
 
 
 def test_files_go_by_the_hour_in_batches(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             root = Path(path)
             check_directory(root, must_exist=True)
         store = StorePaths.of(root, config)
-        if request.log is None and not any(one.is_dir() for one in store.commit_logs):
+        if request.log is None and not store.holds_log():
             raise NotAStoreError(root, "holds no commitlog/; give the directory that storePathRootDir names")
         fitted = fitted_config(store, config or StoreConfig())
         if request.log is not None or is_uri(str(path)):

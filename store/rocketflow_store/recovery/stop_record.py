@@ -263,10 +263,11 @@ def _queue_file(queue: AnyQueue, base: int, length: int, *, whole: bool) -> Queu
 
 
 def _states_of(told: list[Any]) -> dict[Queue, QueueState]:
-    return {
-        (topic, queue_id): QueueState(end, listed, tuple(QueueFile(*one) for one in files), *last)
-        for topic, queue_id, end, listed, files, *last in told
-    }
+    found = {}
+    for topic, queue_id, end, listed, files, *last in told:
+        state = QueueState.of(end, listed=listed, files=tuple(QueueFile(*one) for one in files))
+        found[topic, queue_id] = replace(state, last_phy_offset=last[0]) if last else state  # older records lack it
+    return found
 
 
 def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:

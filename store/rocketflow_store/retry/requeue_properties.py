@@ -32,6 +32,12 @@ DELIVERED: Final = (
 )
 """What a delivered message still says of its delay, or its time: put again it would wait again."""
 
+QUARANTINED: Final = (
+    *("ORIGIN_TOPIC", "ORIGIN_QUEUE_ID", "ORIGIN_QUEUE_OFFSET", "ORIGIN_MSG_ID", "QUALITY_VIOLATIONS"),
+    *("QUALITY_SUITE", "QUALITY_SUITE_VERSION", "QUALITY_REASON", "QUALITY_PROPERTIES_LEFT_OUT"),
+)
+"""What a quarantined row says of itself, whatever it has room for."""
+
 BOOKKEEPING: Final = (
     *DELIVERED,
     # failed attempts: the next failure is the first again
@@ -40,8 +46,7 @@ BOOKKEEPING: Final = (
     # the pull or pop that it came with
     *("MIN_OFFSET", "MAX_OFFSET", "POP_CK", "1ST_POP_TIME"),
     # the checks that it did not pass
-    *("ORIGIN_TOPIC", "ORIGIN_QUEUE_ID", "ORIGIN_QUEUE_OFFSET", "ORIGIN_MSG_ID", "QUALITY_VIOLATIONS"),
-    *("QUALITY_SUITE", "QUALITY_SUITE_VERSION", "QUALITY_REASON", "QUALITY_PROPERTIES_LEFT_OUT"),
+    *QUARANTINED,
     *("QUALITY_TAGS_LEFT_OUT", "QUALITY_KEYS_LEFT_OUT"),
     # a transaction that is over, other places
     *("TRAN_MSG", "__transactionId__", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"),
