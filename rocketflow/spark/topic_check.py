@@ -10,7 +10,6 @@ from rocketflow.spark.option_values import nearest_name
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store import StoreReader
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import NotAStoreError, StoreError
 
 if TYPE_CHECKING:
@@ -42,19 +41,19 @@ def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
     for location in source.stores:
         with StoreReader(location.path) as reader:
             if ends_by_itself:
-                listed = ConfigFiles(reader.paths.config).topics.topics()
-                there |= {QueueKey(location.name, topic, 0) for topic in {*reader.topics(), *listed}}
+                topics = {*reader.topics(), *reader.listed_topics()}
+                there |= {QueueKey(location.name, topic, 0) for topic in topics}
     if not ends_by_itself:
         return
     known = {name for key in there for name in (key.topic, key.qualified_topic)}
     missing = sorted(name for name in source.topics.named if name not in known)
     if missing:
-        raise MissingTopicError(describe_missing(missing, there))
+        raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
 
 
-def describe_missing(missing: Sequence[str], there: Iterable[QueueKey]) -> str:
+def describe_missing(missing: Sequence[str], there: Iterable[str]) -> str:
     """Which topics are missing, what was probably meant, what is there."""
-    topics = sorted({key.qualified_topic for key in there})
+    topics = sorted(set(there))
     text = f"no topic {', '.join(missing)} in the store"
     nearest = nearest_name(missing[0], topics)
     if nearest:

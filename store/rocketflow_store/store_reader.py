@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
@@ -194,6 +195,10 @@ class StoreReader:
         """Topics that have a queue, system topics included."""
         self.refresh()
         return sorted({topic for topic, _ in [*self._table.names(), *self.batch_names()]})
+
+    def listed_topics(self) -> set[str]:
+        """Topics that `config/topics.json` lists, with or without a queue. StoreError where it is damaged."""
+        return set(ConfigFiles(self.paths.config).topics.topics())
 
     def queues(self, topic: str) -> list[int]:
         """Queue ids of a topic."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(_BLOCK)
+_SAMPLE: Final = 4096
 _LEAST_READ: Final = 4096
 _LEAST_WRITEBACK: Final = 1 << 18
 BLOCK_BYTES: Final = 4096
@@ -205,11 +206,18 @@ def read_at(fd: int, position: int, size: int, path: object) -> bytes:
         raise access_error(path, error) from error
 
 
+def _taken(written: int) -> int:
+    """How many bytes a call wrote; OSError where none, for nobody waits for ever for a disk that takes nothing."""
+    if written <= 0:
+        raise OSError(errno.EIO, "nothing was written")
+    return written
+
+
 def append_bytes(fd: int, path: object, data: memoryview) -> None:
     """All of `data` at the descriptor's own position; a short write is completed."""
     try:
         while len(data):
-            data = data[disk.write(fd, data) :]
+            data = data[_taken(disk.write(fd, data)) :]
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -223,7 +231,7 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
         view = memoryview(data).cast("B")[written:]
         position += written
         while len(view):
-            written = disk.pwrite(fd, view, position)
+            written = _taken(disk.pwrite(fd, view, position))
             position += written
             view = view[written:]
     except OSError as error:
@@ -337,9 +345,16 @@ def zero_again(fd: int, path: object, position: int, end: int) -> None:
 def last_nonzero(fd: int, path: object, end: int, begin: int = 0, *, keep_cached: bool = False) -> int:
     """Position behind the last byte of [begin, end) that is not zero, 0 where all are.
 
-    With `keep_cached` what is in memory stays there, for somebody who is about to read it all.
+    With `keep_cached` what is in memory stays there, for somebody who is about to read it all; but not the zeros at the
+    end, which count as data for as long as they are there.
     """
-    ranges = list(data_ranges(fd, path, begin, end)) if keep_cached else _written_ranges(fd, path, begin, end)
+    if keep_cached:
+        zeros = _seems_zero_from(fd, path, begin, end)
+        if zeros < end:
+            disk.posix_fadvise(fd, zeros, end - zeros, os.POSIX_FADV_DONTNEED)
+        ranges = list(data_ranges(fd, path, begin, end))
+    else:
+        ranges = _written_ranges(fd, path, begin, end)
     for start, stop in reversed(ranges):
         at = stop
         while at > start:
@@ -349,6 +364,18 @@ def last_nonzero(fd: int, path: object, end: int, begin: int = 0, *, keep_cached
                 return at - size + written
             at -= size
     return 0
+
+
+def _seems_zero_from(fd: int, path: object, begin: int, end: int) -> int:
+    """About where the zeros begin that [begin, end) ends with, told by a few samples: nothing that is sure."""
+    known, step = end, _BLOCK
+    while known - step > begin and not any(read_at(fd, known - step, _SAMPLE, path)):
+        known, step = known - step, 2 * step
+    while step > _BLOCK:
+        step //= 2
+        if known - step > begin and not any(read_at(fd, known - step, _SAMPLE, path)):
+            known -= step
+    return known
 
 
 def _without_zeros(data: bytes) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueuePlan
 
 _SAMPLED_FILES: Final = 8
-_SAMPLED_RECORDS: Final = 2048
+_SAMPLED_RECORDS: Final = 512
 _BLOCK: Final = 4096
 _INDEX_AHEAD: Final = 1 << 20
 """Entries that an index file has blocks for, beyond those that it holds."""
