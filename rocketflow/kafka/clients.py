@@ -195,7 +195,7 @@ def _last(options: BridgeOptions, failures: ConnectionFailures | None) -> str:
     if failures is None or not failures.last:
         return ""
     hint = ""
-    if "disconnected" in failures.last and options.client.secured:
+    if failures.disconnected and options.client.secured:
         hint = "; a broker ends connections that it does not let in: look at the SASL options and ACLs"
     return options.client.hide(f" ({failures.last}{hint})")
 

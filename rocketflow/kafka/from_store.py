@@ -39,7 +39,6 @@ from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of
 from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
-from rocketflow_store.clock import SystemClock
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.store_reader import StoreReader
 
@@ -215,7 +214,7 @@ class StoreToKafka:
         if self._names and (now - self._looked) * 1000 < self._options.discover_ms:
             return
         self._looked = now
-        self._names, missing = self._options.choice.of_store(self._reader.topics(), made_topics(self._reader))
+        self._names, missing = self._options.choice.of_store(self._reader.topics(), self._reader.listed_topics())
         self._check_own_topics()
         if missing:
             raise TopicMissingError(f"the store at {self._options.store} has no topic {', '.join(missing)}")
@@ -237,7 +236,7 @@ class StoreToKafka:
 
     def _queue_count(self, topic: str) -> int:
         """Queues that the topic has, or may come to have."""
-        known = ConfigFiles(self._reader.paths.config, SystemClock()).topics.get(topic)
+        known = ConfigFiles(self._reader.paths.config).topics.get(topic)
         there = max((queue for name, queue in self._bounds() if name == topic), default=0) + 1
         return max(there, 0 if known is None else known.write_queue_nums)
 
@@ -443,11 +442,6 @@ def _nothing_to_collect() -> Iterator[None]:
 
 def _has_nulls(headers: list[list[Header]]) -> bool:
     return any(item is None for one in headers for _, item in one)
-
-
-def made_topics(reader: StoreReader) -> set[str]:
-    """Topics that a store was told of, whether they have messages or not."""
-    return set(ConfigFiles(reader.paths.config, SystemClock()).topics.topics())
 
 
 def store_id_of(reader: StoreReader) -> str:

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import batch_size, header_size
-from rocketflow.kafka.rows import HeaderRows, KafkaRows
-from rocketflow.kafka.to_store import QueueRule, sink_rows
-from rocketflow_store.columnar.gather import values_array
+from rocketflow.kafka.rows import HeaderRows
+from rocketflow.kafka.to_store import Properties, QueueRule, sink_rows
+from rocketflow_store.columnar.gather import int_array, values_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy.typing as npt
+
     from rocketflow.kafka.record_sizes import Header
+    from rocketflow.kafka.rows import KafkaRows
+
+    Ints = npt.NDArray[np.int64]
 
 MAX_BODY: Final = 64 << 10
 _MAX_KEY: Final = 4 << 10
@@ -38,64 +44,62 @@ _ROOM: Final = 64
 
 def refused_rows(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:
     """Sink rows (queue 0) for the rows that are refused, and why: the mapping of every message, and `KAFKA_REFUSED`."""
-    kept = [_refused_row(rows.take(np.array([row])), refused[row]) for row in sorted(refused)]
-    together = pa.concat_tables(map(pa.Table.from_batches, ([one] for one in kept)), promote_options="default")
-    return together.combine_chunks().to_batches()[0]
-
-
-def _refused_row(one: KafkaRows, why: str) -> pa.RecordBatch:
-    key, value, headers = one.keys[0].as_py(), one.values[0].as_py(), _headers_of(one)
-    kept, room = [], _MAX_HEADERS
-    for name, item in headers:
-        room -= _cost(name, item)
-        if room < 0:
-            break
-        kept.append((name, item))
-    cut = KafkaRows(
-        one.topic,
-        one.partition,
-        one.offsets,
-        one.timestamps,
-        one.log_append,
-        values_array([None if key is None else key[:_MAX_KEY]], pa.binary()),
-        values_array([None if value is None else value[:MAX_BODY]], pa.binary()),
-        _header_rows(kept),
+    some = np.array(sorted(refused), np.intp)
+    whole = rows.take(some)
+    every = np.arange(len(whole), dtype=np.int64)
+    told = Properties()
+    told.add(every, names.REFUSED_BECAUSE, _texts([refused[row][:_MAX_WHY] for row in some.tolist()]))
+    sizes = pc.binary_length(whole.values).fill_null(0)
+    told.add(every, names.VALUE_SIZE, sizes.cast(pa.string()).cast(pa.binary()))
+    digests = [hashlib.sha256(value.as_buffer() or b"").hexdigest() for value in whole.values]
+    told.add(every, names.VALUE_SHA256, _texts(digests))
+    key_sizes = np.asarray(pc.binary_length(whole.keys).fill_null(0))
+    _add_counts(told, names.KEY_SIZE, np.where(key_sizes > _MAX_KEY, key_sizes, 0))
+    headers, left_out = _first_headers(whole)
+    _add_counts(told, names.HEADERS_LEFT_OUT, left_out)
+    cut = replace(
+        whole,
+        keys=pc.binary_slice(whole.keys, 0, _MAX_KEY),
+        values=pc.binary_slice(whole.values, 0, MAX_BODY),
+        headers=headers,
     )
-    batch = sink_rows(cut, QueueRule())
-    value = value or b""
-    told = {
-        names.REFUSED_BECAUSE: why[:_MAX_WHY],
-        names.VALUE_SIZE: str(len(value)),
-        names.VALUE_SHA256: hashlib.sha256(value).hexdigest(),
-    }
-    if key is not None and len(key) > _MAX_KEY:
-        told[names.KEY_SIZE] = str(len(key))
-    if len(kept) < len(headers):
-        told[names.HEADERS_LEFT_OUT] = str(len(headers) - len(kept))
-    properties = [[*batch.column("properties")[0].as_py(), *told.items()]]
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns["properties"] = pa.array(properties, pa.map_(pa.string(), pa.string()))
-    columns["queueId"] = pa.array([0], pa.int32())
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return sink_rows(cut, QueueRule(queues=1), told)
 
 
-def _headers_of(one: KafkaRows) -> list[tuple[bytes, bytes | None]]:
-    if one.headers is None:
-        return []
-    return list(zip(one.headers.names.to_pylist(), one.headers.values.to_pylist(), strict=True))
+def _first_headers(rows: KafkaRows) -> tuple[HeaderRows | None, Ints]:
+    """Each row's first headers, as far as there is room for them, and how many are left out."""
+    headers = rows.headers
+    if headers is None:
+        return None, np.zeros(len(rows), np.int64)
+    spent = np.cumsum(_costs(headers))
+    firsts = np.searchsorted(headers.rows, headers.rows)
+    before = np.where(firsts > 0, spent[firsts - 1], 0)
+    fits = spent - before <= _MAX_HEADERS
+    kept = int_array(np.flatnonzero(fits), pa.int64())
+    first = HeaderRows(headers.rows[fits], headers.names.take(kept), headers.values.take(kept))
+    return (first if len(kept) else None), np.bincount(headers.rows[~fits], minlength=len(rows))
 
 
-def _header_rows(headers: Sequence[tuple[bytes, bytes | None]]) -> HeaderRows | None:
-    if not headers:
-        return None
-    columns = (values_array([one[at] for one in headers], pa.binary()) for at in (0, 1))
-    return HeaderRows(np.zeros(len(headers), np.int64), *columns)
+def _costs(headers: HeaderRows) -> Ints:
+    """Most bytes of properties that each header takes."""
+    coded = pc.dictionary_encode(headers.names)
+    known: list[bytes] = coded.dictionary.to_pylist()
+    codes = np.asarray(coded.indices)
+    of_names = np.array([2 * len(json.dumps(name.decode("utf-8", "replace"))) for name in known], np.int64)[codes]
+    of_values = 4 * np.asarray(pc.binary_length(headers.values).fill_null(0)).astype(np.int64) // 3
+    times = np.array([1 + name.startswith(names.ROCKETMQ.encode()) for name in known], np.int64)[codes]
+    costs: Ints = times * (of_names + of_values + 24)
+    return costs
 
 
-def _cost(name: bytes, value: bytes | None) -> int:
-    """Most bytes of properties that a header takes."""
-    size = 2 * len(json.dumps(name.decode("utf-8", "replace"))) + 4 * len(value or b"") // 3 + 24
-    return 2 * size if name.startswith(names.ROCKETMQ.encode()) else size
+def _add_counts(told: Properties, name: str, counts: Ints) -> None:
+    """Add `counts` as property `name` where they are not 0."""
+    some = np.flatnonzero(counts).astype(np.int64)
+    told.add(some, name, _texts([str(one) for one in counts[some].tolist()]))
+
+
+def _texts(values: Sequence[str]) -> pa.Array:
+    return values_array([one.encode() for one in values], pa.binary())
 
 
 # -- into Kafka

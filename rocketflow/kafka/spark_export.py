@@ -18,7 +18,6 @@ from rocketflow.errors import UsageError
 from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
-from rocketflow.kafka.from_store import made_topics
 from rocketflow.kafka.secrets_hidden import Secrets, hidden_in_errors, hide_in_logs
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
 
@@ -81,7 +80,7 @@ def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: M
     from rocketflow_store import StoreReader
 
     with StoreReader(asked.store) as reader:
-        mapped, missing = asked.choice.of_store(reader.topics(), made_topics(reader))
+        mapped, missing = asked.choice.of_store(reader.topics(), reader.listed_topics())
     if missing:
         raise UsageError(f"the store at {asked.store} has no topic {', '.join(missing)}")
     began = time.monotonic()

@@ -51,7 +51,7 @@ class QueueRule:
         return np.where(_valid(rows.keys), hashed, fixed).astype(np.int32)
 
 
-class _Properties:
+class Properties:
     """Properties of all rows, collected a name at a time."""
 
     def __init__(self) -> None:
@@ -80,10 +80,10 @@ class _Properties:
         return pa.MapArray.from_arrays(int_array(offsets, pa.int32()), *taken)
 
 
-def sink_rows(rows: KafkaRows, rule: QueueRule) -> pa.RecordBatch:
-    """The rows with the sink's columns (without a topic: all of a partition's go to one)."""
+def sink_rows(rows: KafkaRows, rule: QueueRule, told: Properties | None = None) -> pa.RecordBatch:
+    """The rows with the sink's columns (without a topic: all of a partition's go to one), and properties `told`."""
     every = np.arange(len(rows), dtype=np.int64)
-    properties = _Properties()
+    properties = told or Properties()
     constant = constant_string(rows.topic, len(rows)).cast(pa.binary())
     properties.add(every, names.ORIGIN_TOPIC, constant)
     properties.add(every, names.ORIGIN_PARTITION, constant_string(str(rows.partition), len(rows)).cast(pa.binary()))
@@ -113,7 +113,7 @@ def sink_rows(rows: KafkaRows, rule: QueueRule) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _keys(keys: pa.Array, properties: _Properties) -> pa.Array:
+def _keys(keys: pa.Array, properties: Properties) -> pa.Array:
     """Keys as text, null where there is none or it is empty; what is no text is base64, and says so."""
     present = _valid(keys)
     odd = present & ~text_mask(keys)
@@ -129,7 +129,7 @@ def _keys(keys: pa.Array, properties: _Properties) -> pa.Array:
     return values_array(values, pa.string())
 
 
-def _times(rows: KafkaRows, properties: _Properties) -> pa.Array:
+def _times(rows: KafkaRows, properties: Properties) -> pa.Array:
     """bornTimestamp, null where it cannot say what Kafka says."""
     if rows.log_append.any():
         _mark(properties, rows.log_append, names.TIMESTAMP_TYPE, names.LOG_APPEND_TIME)
@@ -143,7 +143,7 @@ def _times(rows: KafkaRows, properties: _Properties) -> pa.Array:
     return born.cast(_TIME)
 
 
-def _headers(headers: HeaderRows, count: int, properties: _Properties) -> dict[str, pa.Array]:
+def _headers(headers: HeaderRows, count: int, properties: Properties) -> dict[str, pa.Array]:
     """Add all headers; string columns of those that a RocketMQ message has a place for."""
     coded = pc.dictionary_encode(headers.names)
     codes = np.asarray(coded.indices).astype(np.int64)
@@ -188,7 +188,7 @@ def _brought_back(
     known: list[bytes],
     plain: npt.NDArray[np.bool_],
     once: npt.NDArray[np.bool_],
-    properties: _Properties,
+    properties: Properties,
 ) -> Rows:
     """Add the properties that headers `rocketmq.properties` hold; the rows that got some, ascending."""
     code = names.PROPERTIES_HEADER.encode()
@@ -246,7 +246,7 @@ def _flag(text: str | None) -> int:
     return value if _FLAG[0] <= value <= _FLAG[1] else 0
 
 
-def _mark(properties: _Properties, mask: npt.NDArray[np.bool_], name: str, value: str) -> None:
+def _mark(properties: Properties, mask: npt.NDArray[np.bool_], name: str, value: str) -> None:
     some = np.flatnonzero(mask).astype(np.int64)
     if len(some):
         properties.add(some, name, constant_string(value, len(some)).cast(pa.binary()))

@@ -78,19 +78,20 @@ def test_a_bridge_at_debug(secured: tuple[SecuredListener, Topics], store: str, 
     config = Path(store).parent / "small.conf"
     config.write_text(SMALL)
     common = ["bridge", direction, "--store", store, "--config", str(config), "--topics", source, "--json"]
-    common += ["--until-caught-up", "--debug", "--kafka-option", "bootstrap_timeout_ms=6000"]
+    common += ["--until-caught-up", "--debug"]
     given = asked(listener, "PLAIN")
     code, text = run(logged, *common, "--bootstrap", listener.bootstrap_servers, *given)
     assert code == 0, text
     assert "SaslAuthenticateRequest" in text  # kafka-python does log what it sends
     assert f"{listener.user}\\x00{HIDDEN}" in text
     unseen(listener.password, text)
-    given = asked(listener, "PLAIN", **{"sasl.password": WRONG})
+    given = asked(listener, "PLAIN", **{"sasl.password": WRONG, "bootstrap_timeout_ms": "8000"})
     code, text = run(logged, *common, "--bootstrap", listener.bootstrap_servers, *given)
     assert (code, "look at the SASL options" in text) == (1, True), text
     unseen(WRONG, text)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
+        given = asked(listener, "PLAIN", **{"sasl.password": WRONG, "bootstrap_timeout_ms": "500"})
         code, text = run(logged, *common, "--bootstrap", f"127.0.0.1:{nobody.getsockname()[1]}", *given)
     assert (code, "does not answer" in text) == (1, True), text
     unseen(WRONG, text)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka.errors import BridgeError
+from rocketflow.kafka.errors import BridgeError, KafkaUnreachableError
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, stored
 from tests.kafka_broker import KafkaBroker, SecuredListener
 from tests.maven import JarsNotFetchedError
@@ -65,6 +68,7 @@ def test_a_wrong_password(secured: tuple[SecuredListener, Topics], store: str, m
     topics.send(source, [Sent(b"k", b"v")] * 4)
     bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", "before")
     options = asked(listener, mechanism, **{"sasl.password": "not-the-pass-word"})
+    options += ["--kafka-option", "bootstrap_timeout_ms=8000"]  # for the tries whose answer kafka-python drops
     process = bridge_process(
         direction, listener.bootstrap_servers, store, "--topics", source, "--until-caught-up", "--debug", *options
     )
@@ -74,13 +78,40 @@ def test_a_wrong_password(secured: tuple[SecuredListener, Topics], store: str, m
     assert "not-the-pass-word" not in error
 
 
+def test_a_broker_that_ends_the_login_and_then_is_slow(store: str) -> None:
+    """What the last try came to is not all that is told."""
+    seen: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                server.accept()[0].close()
+                while True:
+                    seen.append(server.accept()[0])
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "bootstrap_timeout_ms": "1500"}
+        options |= {"sasl.username": "me", "sasl.password": "h1dden"}
+        given = [part for name, value in options.items() for part in ("--kafka-option", f"{name}={value}")]
+        with pytest.raises(KafkaUnreachableError, match=r"timed out.*look at the SASL options") as refused:
+            bridge("kafka-to-store", address, store, "--topics", "t", *given)
+        server.shutdown(socket.SHUT_RDWR)  # ends the accept that goes on
+        thread.join()
+    assert seen
+    for one in seen:
+        one.close()
+    assert "h1dden" not in str(refused.value)
+
+
 def test_a_certificate_that_nobody_trusts(secured: tuple[SecuredListener, Topics], store: str, tmp_path: Path) -> None:
     listener, topics = secured
     other = SecuredListener(tmp_path / "other")
     other.make()
     topics.create("unseen")
     options = asked(listener, "PLAIN", **{"ssl.ca.location": str(other.certificate)})
-    options += ["--kafka-option", "bootstrap_timeout_ms=4000"]
+    options += ["--kafka-option", "bootstrap_timeout_ms=3600000"]  # the first try is the last one
     with pytest.raises(BridgeError) as refused:
         bridge("kafka-to-store", listener.bootstrap_servers, store, "--topics", "unseen", *options)
     assert listener.password not in str(refused.value)
