@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.parsed_bodies import WELL_FORMED, reasons
+from rocketflow.quality.parsed_bodies import WELL_FORMED, parsing, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
 from rocketflow.quality.projection import Projection, quoted
-from rocketflow.quality.split import Marking, bit, quarantining, routing
+from rocketflow.quality.split import BAD, Marking, for_tasks, routing
 from rocketflow.quality.suite import Action
 from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 
@@ -55,26 +55,36 @@ class CheckedBatch:
 
 
 class BatchChecker:
-    """Checks batches of parsed rows (`parsing`), one after another, by one plan."""
+    """Checks batches of `prepared` rows, one after another, by one plan."""
 
     def __init__(self, plan: SuitePlan, settings: CheckSettings) -> None:
         self._plan, self._settings = plan, settings
         self._marking = Marking(plan)
         self._routing = routing(plan, settings.route, settings.action)
+        self._for_tasks = for_tasks(plan)
         self._own = Projection((tuple(quoted(name) for name in plan.schema.fieldNames()),))
         self._reasons = reasons(settings.spec)
 
+    def prepared(self, rows: DataFrame) -> DataFrame:
+        """Rows of the source, a stream's or not, with all that does not depend on the batch they come in."""
+        rows = parsing(self._settings.spec, rows.schema).of(rows)
+        return self._routed(rows) if self._marking.by_row else rows
+
+    def _routed(self, parsed: DataFrame) -> DataFrame:
+        return self._routing.of(self._marking.of(parsed))
+
     def check(
         self,
-        parsed: DataFrame,
+        rows: DataFrame,
         batch_id: int,
         *,
         store: str | None = None,
         sink_id: str = "check",
+        queues: dict[str, int] | None = None,
         discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
         stop: bool = True,
     ) -> CheckedBatch:
-        """Check a batch. With `store` its rows are staged there; without, they are only looked at.
+        """Check a batch of `prepared` rows. With `store` (its topics have `queues`) they are staged there.
 
         QualityFailedError where an expectation failed whose action is `fail` (unless `stop` is false); any error
         leaves nothing behind.
@@ -83,15 +93,16 @@ class BatchChecker:
         ask_all = settings.validator == "gx"
         kept = ask_all or plan.needs_rows_again or settings.foreach is not None
         if kept:
-            parsed = parsed.persist()
+            rows = rows.persist()
         staged: list[StagedPart] = []
         try:
-            marked = self._marking.of(parsed)
-            report, staged, aggregates = self._run_pass(marked, self._routing, batch_id, store, sink_id)
-            asked = ask_gx(parsed.sparkSession, self._well_formed(parsed), to_ask(plan, report)) if plan.asked else {}
+            routed = rows if self._marking.by_row else self._routed(rows)
+            task = self._task(batch_id, store, sink_id, queues or {})
+            report, staged, aggregates = self._run_pass(routed, task)
+            asked = ask_gx(rows.sparkSession, self._well_formed(rows), to_ask(plan, report)) if plan.asked else {}
             verdicts = judge(plan, report, aggregates, asked, settings.action)
             if ask_all:
-                compare_with_gx(parsed.sparkSession, self._well_formed(parsed), plan, verdicts, report, aggregates)
+                compare_with_gx(rows.sparkSession, self._well_formed(rows), plan, verdicts, report, aggregates)
             if stop:
                 _stop_where_asked(verdicts, batch_id, settings, report)
             gate = _gate(plan, verdicts)
@@ -99,21 +110,33 @@ class BatchChecker:
                 discard(staged)
                 staged = []
                 gated = routing(plan, settings.route, settings.action, gate)
-                report, staged, _ = self._run_pass(marked, gated, batch_id, store, sink_id)
+                report, staged, _ = self._run_pass(gated.of(routed), task)
             if settings.foreach is not None and not gate:
-                settings.foreach(self._good_rows(marked), batch_id)
+                settings.foreach(self._good_rows(routed), batch_id)
         except BaseException:
             discard(staged)
             raise
         finally:
             if kept:
-                parsed.unpersist()
+                rows.unpersist()
         return CheckedBatch(staged, _fields(plan, settings, report, verdicts, gate, batch_id, sink_id), verdicts)
 
-    def _run_pass(
-        self, rows: DataFrame, route: Projection, batch_id: int, store: str | None, sink_id: str
-    ) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
-        """One Spark job over the marked rows of a batch."""
+    def _task(self, batch_id: int, store: str | None, sink_id: str, queues: dict[str, int]) -> PassTask:
+        plan, route = self._plan, self._settings.route
+        return PassTask(
+            counters=len(plan.counters),
+            shown=tuple(sorted({one.unexpected for one in plan.checks if one.unexpected is not None})),
+            good=route.good,
+            quarantine=route.quarantine,
+            queues=queues,
+            reasons=self._reasons,
+            store=store,
+            sink_id=sink_id,
+            batch_id=batch_id,
+        )
+
+    def _run_pass(self, rows: DataFrame, task: PassTask) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
+        """One Spark job over the routed rows of a batch."""
         from great_expectations.util import convert_to_json_serializable
         from pyspark.sql import Observation
 
@@ -121,16 +144,8 @@ class BatchChecker:
         observation = Observation()
         if plan.aggregates:
             rows = rows.observe(observation, *[column.alias(name) for name, column in plan.aggregates.items()])
-        task = PassTask(
-            counters=len(plan.counters),
-            shown=tuple(sorted({one.unexpected for one in plan.checks if one.unexpected is not None})),
-            quarantine=self._settings.route.quarantine,
-            reasons=self._reasons,
-            store=store,
-            sink_id=sink_id,
-            batch_id=batch_id,
-        )
-        found = [pickle.loads(row[0]) for row in route.of(rows).mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
+        rows = self._for_tasks.of(rows)
+        found = [pickle.loads(row[0]) for row in rows.mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
         found.sort(key=lambda one: one.partition)
         total = PassReport(0, None, counts=np.zeros(len(plan.counters), np.int64))
         for one in found:
@@ -139,19 +154,13 @@ class BatchChecker:
         made = {name: convert_to_json_serializable(value) for name, value in aggregates.items()}
         return total, [one.part for one in found if one.part is not None], made
 
-    def _well_formed(self, parsed: DataFrame) -> DataFrame:
+    def _well_formed(self, rows: DataFrame) -> DataFrame:
         """Rows as the suite sees them."""
-        return self._own.of(parsed.where(WELL_FORMED))
+        return self._own.of(rows.where(WELL_FORMED))
 
-    def _good_rows(self, marked: DataFrame) -> DataFrame:
+    def _good_rows(self, routed: DataFrame) -> DataFrame:
         """The rows that go on, with the suite's columns."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        good = F.col(WELL_FORMED)
-        for check in quarantining(self._plan, self._settings.action):
-            assert check.unexpected is not None
-            good = good & ~bit(check.unexpected)
-        return self._own.of(marked.where(good))
+        return self._own.of(routed.where(f"NOT {BAD}"))
 
 
 def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: CheckSettings, report: PassReport) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.parsed_bodies import WELL_FORMED
 from rocketflow.quality.record_room import fitted
-from rocketflow.quality.split import BITS, MASK, OBSERVED, OFFSET, QUEUE
+from rocketflow.quality.split import BAD, BITS, MASK, OBSERVED, OFFSET, PASSED, QUEUE
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.errors import MessageRejectedError, StoreError
@@ -36,7 +36,6 @@ EXAMPLES: Final = 20
 """Rows that break an expectation and are shown: the first of each, by topic, queue and offset."""
 REPORT_SCHEMA: Final = "report binary"
 _QUEUE_SHIFT: Final = 20
-_SINK: Final = ("body", "topic", "tags", "keys", "properties", "queueId", "flag", "bornTimestamp")
 
 Example = tuple[int, int, str]
 """Origin queue (topic number << 20 | queue id), queue offset, observed values as JSON."""
@@ -80,7 +79,10 @@ class PassTask:
     counters: int
     shown: tuple[int, ...]
     """Counters that examples are kept of."""
+    good: str | None
     quarantine: str
+    queues: dict[str, int]
+    """By topic: a row goes to the queue of its own id, of more than there are to the remainder."""
     reasons: BodyReasons
     store: str | None = None
     sink_id: str = ""
@@ -127,7 +129,7 @@ class PassTask:
         if batch.num_rows == 0:
             return
         report.malformed += batch.num_rows - pc.sum(batch[WELL_FORMED]).as_py()
-        report.quarantined += pc.sum(pc.equal(batch["topic"], self.quarantine)).as_py() or 0
+        report.quarantined += pc.sum(batch[BAD]).as_py()
         queues, offsets = np.asarray(batch[QUEUE]), np.asarray(batch[OFFSET])
         for queue in np.unique(queues).tolist():
             of_queue = offsets[queues == queue]
@@ -160,13 +162,15 @@ class PassTask:
             report.examples[counter] = sorted([*known, *found])[:EXAMPLES]
 
     def _sink_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The sink's columns; rows without a topic go nowhere, malformed ones get their reason."""
-        rows = batch.select(list(_SINK))
-        well_formed = batch[WELL_FORMED]
-        if batch["topic"].null_count:
-            kept = batch["topic"].is_valid()
-            rows, well_formed = rows.filter(kept), well_formed.filter(kept)
-        malformed = np.flatnonzero(~np.asarray(well_formed.cast(pa.uint8())).astype(bool))
+        """The sink's columns; without a topic for them good rows go nowhere, malformed ones get their reason."""
+        if self.good is None:
+            batch = batch.filter(batch[BAD])
+        topics = pc.if_else(batch[BAD], self.quarantine, pa.scalar(self.good, pa.string()))
+        queues = pc.if_else(batch[BAD], self.queues[self.quarantine], self.queues.get(self.good or "", 1))
+        queue_ids = pa.array(np.asarray(batch["queueId"]) % np.asarray(queues), pa.int32())
+        rows = batch.select([*PASSED, "properties"]).append_column("topic", topics)
+        rows = rows.set_column(rows.schema.get_field_index("queueId"), "queueId", queue_ids)
+        malformed = np.flatnonzero(~np.asarray(batch[WELL_FORMED].cast(pa.uint8())).astype(bool))
         return fitted(self._with_reasons(rows, malformed) if len(malformed) else rows, self.quarantine)
 
     def _with_reasons(self, rows: pa.RecordBatch, malformed: Ints) -> pa.RecordBatch:

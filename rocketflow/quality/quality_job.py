@@ -213,7 +213,8 @@ class QualityQuery:
         self.plan: SuitePlan = plan_suite(spark, suite, suite_columns(spec, self._columns))
         self.summary = QualitySummary()
         self.error: BaseException | None = None
-        self._made: tuple[QualityCommits, BatchChecker] | None = None
+        self._checker = self._new_checker()
+        self._made: tuple[QualityCommits, dict[str, int]] | None = None
 
     def run(self) -> QualitySummary:
         """Until all is read (available-now), until it is stopped, or until it fails; progress goes to stderr."""
@@ -230,16 +231,15 @@ class QualityQuery:
         return self.summary
 
     def start(self) -> StreamingQuery:
-        """Start the query; bodies are parsed by the stream itself, whose plan is made once."""
-        from rocketflow.quality.parsed_bodies import parsing
-
+        """Start the query; bodies are parsed, and rows judged, by the stream itself, whose plan is made once."""
         job = self._job
         options = job_source_options(job.source, job.subscribe, job.options)
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
-        parsed = parsing(self._spec, self._columns).of(rows)
-        return start_query(parsed.writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger)
+        return start_query(
+            self._checker.prepared(rows).writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger
+        )
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         try:
@@ -252,18 +252,19 @@ class QualityQuery:
         from rocketflow.quality.batch_check import warn
         from rocketflow.quality.batch_commit import now_ms
 
-        commits, checker = self._prepared
+        commits, queues = self._prepared
         known = commits.replayed(batch_id)
         if known is not None:
             commits.check_replay(batch_id, _ranges(rows, self._job.topics))
             self.summary.replayed += 1
             print(f"batch {batch_id}: is in the log already", file=sys.stderr, flush=True)
             return
-        checked = checker.check(
+        checked = self._checker.check(
             rows,
             batch_id,
             store=commits.store,
             sink_id=commits.sink_id,
+            queues=queues,
             discard=lambda parts: commits.discard(batch_id, parts),
         )
         commits.commit(batch_id, checked.parts, checked.fields, now_ms())
@@ -286,36 +287,38 @@ class QualityQuery:
         )
 
     @property
-    def _prepared(self) -> tuple[QualityCommits, BatchChecker]:
+    def _prepared(self) -> tuple[QualityCommits, dict[str, int]]:
         if self._made is None:
             self._made = self._prepare()
         return self._made
 
-    def _prepare(self) -> tuple[QualityCommits, BatchChecker]:
-        """At the first batch, when the checkpoint has the query's id: topics, and where the query's commits are."""
+    def _new_checker(self) -> BatchChecker:
         from rocketflow.quality.batch_check import BatchChecker, CheckSettings
-        from rocketflow.quality.batch_commit import QualityCommits, queue_counts
         from rocketflow.quality.split import Route
 
         job, suite = self._job, self.plan.suite
+        route = Route(
+            topics=job.topics,
+            good=job.good_topic,
+            quarantine=job.quarantine_topic,
+            properties=job.properties,
+            constants={"QUALITY_SUITE": suite.name, "QUALITY_SUITE_VERSION": suite.version},
+        )
+        foreach = None if job.good_foreach is None else function_of(job.good_foreach)
+        return BatchChecker(self.plan, CheckSettings(self._spec, route, job.action, job.validator, foreach))
+
+    def _prepare(self) -> tuple[QualityCommits, dict[str, int]]:
+        """At the first batch, when the checkpoint has the query's id: where its commits are, and topics' queues."""
+        from rocketflow.quality.batch_commit import QualityCommits, queue_counts
+
+        job = self._job
         query_id = checkpoint.query_id(job.checkpoint)
         if query_id is None:
             raise UsageError(f"--checkpoint {job.checkpoint}: this machine has to see it, for the query's id")
         commits = QualityCommits(job.target, job.sink_id or f"quality.{query_id}", query_id, uuid.uuid4().hex)
         queues = job.queues or max(queue_counts(job.path, job.topics).values(), default=0) or 8
         targets = [one for one in (job.good_topic, job.quarantine_topic) if one is not None]
-        have = commits.prepare(dict.fromkeys(targets, queues))
-        route = Route(
-            topics=job.topics,
-            good=job.good_topic,
-            quarantine=job.quarantine_topic,
-            queues=have,
-            properties=job.properties,
-            constants={"QUALITY_SUITE": suite.name, "QUALITY_SUITE_VERSION": suite.version},
-        )
-        foreach = None if job.good_foreach is None else function_of(job.good_foreach)
-        settings = CheckSettings(self._spec, route, job.action, job.validator, foreach)
-        return commits, BatchChecker(self.plan, settings)
+        return commits, commits.prepare(dict.fromkeys(targets, queues))
 
 
 def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:

@@ -47,7 +47,6 @@ class RangeCheck:
 def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     """What can be found wrong without a JVM."""
     from rocketflow.spark.options import SourceOptions
-    from rocketflow.spark.stream_offset import QueueKey
     from rocketflow.spark.topic_check import MissingTopicError, describe_missing
     from rocketflow_store import StoreReader
 
@@ -59,14 +58,14 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
         with StoreReader(store.path) as reader:
             known = reader.topics()
         if check.topic not in known:
-            raise MissingTopicError(describe_missing([check.topic], [QueueKey("", one, 0) for one in known]))
+            raise MissingTopicError(describe_missing([check.topic], known))
     return suite, spec
 
 
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
     from rocketflow.quality.batch_check import BatchChecker, CheckSettings, describe
-    from rocketflow.quality.parsed_bodies import parsing, source_columns, suite_columns
+    from rocketflow.quality.parsed_bodies import source_columns, suite_columns
     from rocketflow.quality.split import Route
     from rocketflow.quality.suite_plan import plan_suite
 
@@ -74,9 +73,10 @@ def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     columns = source_columns(suite)
     plan = plan_suite(spark, suite, suite_columns(spec, columns))
     rows = spark.read.format("rocketflow").schema(columns).options(**check.source_options()).load()
-    route = Route((check.topic,), None, "quarantine", {"quarantine": 1}, properties=False)
+    route = Route((check.topic,), None, "quarantine", properties=False)
     settings = CheckSettings(spec, route, Action.QUARANTINE, check.validator)
-    checked = BatchChecker(plan, settings).check(parsing(spec, columns).of(rows), 0, stop=False)
+    checker = BatchChecker(plan, settings)
+    checked = checker.check(checker.prepared(rows), 0, stop=False)
     fields = {key: value for key, value in checked.fields.items() if key not in ("query", "batchId")}
     failed = [describe(one) for one in checked.verdicts if not one.success and one.action is not Action.WARN]
     if fields["malformed"]:

@@ -1,8 +1,11 @@
-"""The pass over a batch as Spark columns: one number that tells which conditions hold, and the sink's row.
+"""The pass over rows as Spark columns: one number that tells which conditions hold, and what the row goes on with.
 
 Every counter of the plan is a bit of `__rf_mask0`, `__rf_mask1`, ... (a condition that is null does not hold, as GX
 counts it). A row that breaks an expectation whose action is not `warn`, or whose body could not be read, goes to the
 quarantine topic with properties that tell why and where it comes from; every other row goes on as it is.
+
+Where no values have to be unique all of it belongs to the stream's own plan, which is made once: a batch adds only
+what its tasks are given.
 """
 
 from __future__ import annotations
@@ -29,16 +32,20 @@ MASK: Final = "__rf_mask"
 QUEUE: Final = "__rf_queue"
 OFFSET: Final = "__rf_offset"
 OBSERVED: Final = "__rf_observed"
+BAD: Final = "__rf_bad"
+"""Whether the row is quarantined."""
+PROPERTIES: Final = "__rf_properties"
+"""What it goes on with."""
 SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "tags", "keys", "flag", "bornTimestamp")
 """What the pass reads of a message; `properties` too where they go on."""
+PASSED: Final = ("body", "tags", "keys", "queueId", "flag", "bornTimestamp")
+"""What goes on of it as it is (a queue id that the target has not is another)."""
 _AGAIN: Final = "__rf_again"
 _MOST_VALUE: Final = 64
 _MOST_EXAMPLE: Final = 256
 _MOST_VIOLATIONS: Final = 20
 _MOST_SHOWN: Final = 20
 _MOST_PROPERTIES: Final = 16_000
-_MOST_TOLD, _MOST_NAMED = 12_000, 20
-"""Bytes of what a row is told to violate, of all that a record has room for; of more than that so many names."""
 _LEFT_OUT: Final = LEFT_OUT.format("PROPERTIES")
 _COLUMNS: Final = ("TAGS", "KEYS")
 """Properties that are columns of the row as well."""
@@ -49,12 +56,11 @@ MALFORMED: Final = "body_matches_schema"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where rows go: `good` None is nowhere (a function of the user's gets them), queues by topic."""
+    """Where rows go: `good` None is nowhere (a function of the user's gets them)."""
 
     topics: tuple[str, ...]
     good: str | None
     quarantine: str
-    queues: dict[str, int]
     properties: bool
     constants: dict[str, str] = field(default_factory=dict)
     """Properties of every quarantined row: suite, its version."""
@@ -73,7 +79,7 @@ def condition_columns(plan: SuitePlan) -> list[str]:
 
 
 class Marking:
-    """Parsed rows with the masks."""
+    """Parsed rows with the masks; `by_row`: each row's are its own, whatever else is in the batch."""
 
     def __init__(self, plan: SuitePlan) -> None:
         from pyspark.sql import functions as F  # noqa: N812
@@ -99,6 +105,7 @@ class Marking:
             masks.append(total.alias(f"{MASK}{first // BITS}"))
         shown = [F.col(quoted(name)) for name in plan.schema.fieldNames()]
         self._masks = Projection(((*shown, MESSAGE, WELL_FORMED, *masks),))
+        self.by_row = not self._repeats
 
     def of(self, rows: DataFrame) -> DataFrame:
         """A batch's; where values have to be unique, with a look at all of its rows."""
@@ -142,7 +149,10 @@ def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
 
 
 def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> Projection:
-    """Marked rows as the sink's, with masks, origin and observed values; a `gate` (labels) quarantines all of them."""
+    """Marked rows and what becomes of each: `BAD`, `PROPERTIES`, its origin's `QUEUE`, `OBSERVED` values.
+
+    A `gate` (labels) quarantines all of them.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     broken = quarantining(plan, default)
@@ -157,9 +167,6 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
     message = {
         name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))
     }
-    quarantine = F.lit(route.quarantine)
-    good = F.lit(route.good).cast("string")
-    queues = F.when(bad, F.lit(route.queues[route.quarantine])).otherwise(F.lit(route.queues.get(route.good or "", 1)))
     own = F.lit(None).cast("map<string,string>")
     if "properties" in message:
         own = message["properties"] = without_delays(message["properties"])
@@ -174,21 +181,35 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
     if len(route.topics) == 1:
         queue = F.lit(0).cast("bigint")
     columns = (
-        message["body"].alias("body"),
-        F.when(bad, quarantine).otherwise(good).alias("topic"),
-        message["tags"].alias("tags"),
-        message["keys"].alias("keys"),
-        F.when(bad, properties).otherwise(own).alias("properties"),
-        F.pmod(message["queueId"], queues).cast("int").alias("queueId"),
-        message["flag"].alias("flag"),
-        message["bornTimestamp"].alias("bornTimestamp"),
-        *[F.col(f"{MASK}{first // BITS}") for first in range(0, max(len(plan.counters), 1), BITS)],
-        F.col(WELL_FORMED),
+        *[F.col(quoted(name)) for name in plan.schema.fieldNames()],
+        *[F.col(name) for name in (MESSAGE, WELL_FORMED, *mask_names(plan))],
+        bad.alias(BAD),
+        F.when(bad, properties).otherwise(own).alias(PROPERTIES),
         (queue * (1 << 20) + message["queueId"]).cast("bigint").alias(QUEUE),
-        message["queueOffset"].alias(OFFSET),
         F.when(any_bad, observed).alias(OBSERVED),
     )
     return Projection((columns,))
+
+
+def mask_names(plan: SuitePlan) -> list[str]:
+    """The columns that hold the counters' bits."""
+    return [f"{MASK}{first // BITS}" for first in range(0, max(len(plan.counters), 1), BITS)]
+
+
+def for_tasks(plan: SuitePlan) -> Projection:
+    """Of routed rows what the pass's tasks are given."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return Projection(
+        (
+            (
+                *[F.col(f"{MESSAGE}.{name}").alias(name) for name in PASSED],
+                F.col(PROPERTIES).alias("properties"),
+                F.col(f"{MESSAGE}.queueOffset").alias(OFFSET),
+                *[F.col(name) for name in (WELL_FORMED, BAD, QUEUE, OBSERVED, *mask_names(plan))],
+            ),
+        )
+    )
 
 
 def _kept(name: str, plan: SuitePlan) -> Column:
@@ -214,14 +235,16 @@ def _quality_properties(
         F.when(bit(check.unexpected), _violation(check.source.label, _shown(check)))  # type: ignore[arg-type]
         for check in broken
     ]
-    violations = F.slice(F.array_compact(F.array(*entries)), 1, _MOST_VIOLATIONS)
+    violations = F.array_compact(F.array(*entries))  # `fitted` cuts what a record has no room for
+    if len(entries) > _MOST_VIOLATIONS:
+        violations = F.slice(violations, 1, _MOST_VIOLATIONS)
     pairs: list[tuple[str, Column]] = [
         ("ORIGIN_TOPIC", message["topic"]),
         ("ORIGIN_QUEUE_ID", message["queueId"].cast("string")),
         ("ORIGIN_QUEUE_OFFSET", message["queueOffset"].cast("string")),
         ("ORIGIN_MSG_ID", message["msgId"]),
         *((name, F.lit(value)) for name, value in route.constants.items()),
-        (VIOLATIONS, _bounded(violations)),
+        (VIOLATIONS, F.to_json(violations)),
     ]
     told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
     if "properties" not in message:
@@ -234,18 +257,6 @@ def _quality_properties(
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
     left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
     return F.map_concat(F.when(fits, kept).otherwise(left_out), told)
-
-
-def _bounded(violations: Column) -> Column:
-    """All of it as JSON; where that is too long without the values, and of many the first."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    full = F.to_json(violations)
-    some = F.slice(violations, 1, _MOST_NAMED)
-    named = F.transform(
-        some, lambda one: F.struct(F.left(one["expectation"], F.lit(_MOST_EXAMPLE)).alias("expectation"))
-    )
-    return F.when(F.octet_length(full) <= _MOST_TOLD, full).otherwise(F.to_json(named))
 
 
 def _violation(label: str, observed: dict[str, Column]) -> Column:

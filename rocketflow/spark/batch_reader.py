@@ -63,7 +63,7 @@ class RocketFlowBatchReader(DataSourceReader):
         queues = {key: there[key] for key in chooser.chosen(there)}
         missing = chooser.missing(queues)
         if missing:
-            raise MissingTopicError(describe_missing(missing, there))
+            raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
         by_time, clamp = self._stores.offset_by_time, not options.fail_on_data_loss
         starts = resolve_positions(options.starting, queues, by_time, clamp=clamp)
         ends = resolve_positions(options.ending, queues, by_time, clamp=clamp)

@@ -212,7 +212,8 @@ class StreamPlanner:
         missing = self._chooser.missing(chosen) if self._options.topics.named else []
         if missing and missing != self._warned_missing:
             self._warned_missing = missing
-            _log.warning("%s; the query waits for them", describe_missing(missing, there))
+            told = describe_missing(missing, (key.qualified_topic for key in there))
+            _log.warning("%s; the query waits for them", told)
         return chosen
 
     def _end_of(self, key: QueueKey, bounds: QueueBounds) -> int:

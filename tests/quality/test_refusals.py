@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow.quality.batch_check import BatchChecker, CheckSettings
 from rocketflow.quality.errors import SuiteRefusedError
-from rocketflow.quality.parsed_bodies import parsing, source_columns, suite_columns
+from rocketflow.quality.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.range_check import RangeCheck, preflight
 from rocketflow.quality.split import Route
 from rocketflow.quality.suite import Action
@@ -136,11 +136,11 @@ def test_batches_without_values_are_judged(spark: SparkSession, tmp_path: Path) 
     loaded, spec = preflight(asked)
     columns = source_columns(loaded)
     plan = plan_suite(spark, loaded, suite_columns(spec, columns))
-    route = Route(("data",), None, "bad", {"bad": 1}, properties=False)
+    route = Route(("data",), None, "bad", properties=False)
     checker = BatchChecker(plan, CheckSettings(spec, route, Action.QUARANTINE))
     for tag, count in (("full", 10), ("nulls", 3), ("nobody", 0)):
         rows = spark.read.format("rocketflow").schema(columns).options(**asked.source_options(), tags=tag).load()
-        found = checker.check(parsing(spec, columns).of(rows), 0)
+        found = checker.check(checker.prepared(rows), 0)
         assert found.fields["rows"] == count
         met = [one.success for one in found.verdicts]
         assert met == [count == 10] * len(TABLE) + [True] * len(EMPTY_IS_FINE), (tag, met)
