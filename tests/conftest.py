@@ -21,8 +21,10 @@ GOLDEN = Path(__file__).parent / "golden"
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",
     "tests/quality/": "spark",
+    "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
     "tests/reliability/test_spark_kills.py": "driver",
+    "tests/reliability/test_two_drivers.py": "driver",
     "tests/reliability/test_zombies.py": "driver",
 }
 """Files that share something dear: with several test processes one of them runs all of a name. Others run by file."""

@@ -21,7 +21,7 @@ from tests.reliability.trials import LEVEL
 pytestmark = [
     pytest.mark.apache,
     pytest.mark.slow,
-    pytest.mark.skipif(LEVEL == "sample", reason="two minutes for two brokers each: make test-faults runs it"),
+    pytest.mark.skipif(LEVEL == "sample", reason="two minutes for two brokers each: RF_FULL=1 runs it"),
 ]
 
 EACH = 6

@@ -17,7 +17,9 @@ PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
 COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "results", "*.pyc")
 SEEDS = 20
-"""A bug must be noticed by a test within so many seeds."""
+"""A bug must be noticed by a test within so many runs of it."""
+TRIALS = 3
+"""In each run, where chance decides: none of them is tried twice."""
 TEST_SECONDS = 240
 FAILED = 1
 """pytest's exit code for tests that failed; others are no verdict."""
@@ -96,8 +98,10 @@ class Tree:
         """Every file of the product."""
         return sorted(path for product in PRODUCT for path in (self.path / product).rglob("*.py"))
 
-    def run(self, tests: Sequence[str], seed: int, temporary: Path) -> subprocess.CompletedProcess[str]:
-        """pytest in this tree."""
+    def run(
+        self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """pytest in this tree; with `trials` so many of each test that counts them, else its sample."""
         roots = [str(self.path), str(self.path / "store")]
         return subprocess.run(
             [
@@ -109,6 +113,7 @@ class Tree:
                 **{name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")},
                 "PYTHONPATH": os.pathsep.join(roots),
                 "RF_SEED": str(seed),
+                **({"RF_TRIALS": str(trials)} if trials else {}),
             },
             capture_output=True,
             text=True,
@@ -128,8 +133,9 @@ def hunt(tree: Tree, bug: Bug, temporary: Path) -> Outcome:
     """Plant the bug and run its tests, seed after seed, until one fails."""
     tree.plant(bug)
     why = ""
-    for seed in range(SEED, SEED + min(bug.seeds, SEEDS)):
-        done = tree.run(bug.tests, seed, temporary)
+    runs = min(bug.seeds, SEEDS)
+    for seed in range(SEED, SEED + runs * TRIALS, TRIALS):
+        done = tree.run(bug.tests, seed, temporary, TRIALS if runs > 1 else 0)
         why = last_words(done.stdout)
         assert done.returncode in (0, FAILED), f"{bug.name}: {done.stdout[-3000:]}{done.stderr[-1000:]}"
         if done.returncode == FAILED:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.reliability.checker import Verdict
-from tests.reliability.trials import LEVEL, SEED
+from tests.reliability.trials import LEVEL, SEED, seeds
 
 PATH: Final = Path(__file__).parents[1] / "reliability.json"
 LEVELS: Final = ("full", "fast", "sample")
@@ -48,6 +50,11 @@ class Tally:
             self.wrong += len(verdict.moved)
             assert verdict.clean, f"{self.row} {self.variant}, {context}: {verdict}"
 
+    def assert_happened(self, trials: int | None = None, share: float = 0.75) -> None:
+        """More than that share of the trials, or of so many, had their fault: else the row shows nothing."""
+        trials = self.trials if trials is None else trials
+        assert self.hits > int(trials * share), f"{self.row} {self.variant}: {self.hits} faults in {trials} trials"
+
     def as_dict(self) -> dict[str, Any]:
         """What makes an equal one: `Tally(**this)`."""
         facts = asdict(self)
@@ -57,6 +64,17 @@ class Tally:
     def line(self) -> dict[str, Any]:
         """For JSON."""
         return {**self.as_dict(), "seconds": round(self.seconds, 1)}
+
+
+def until_one_happened(counts: Tally, fast: int, full: int) -> Iterator[int]:
+    """The seeds of the trials; of a sample more, up to `fast`, where the fault came too late in all of it."""
+    first = seeds(fast, full)
+    yield from first
+    more = range(first.stop, SEED + fast) if LEVEL == "sample" and "RF_TRIALS" not in os.environ else ()
+    for seed in more:
+        if counts.hits:
+            return
+        yield seed
 
 
 def merged(tallies: list[Tally]) -> list[Tally]:

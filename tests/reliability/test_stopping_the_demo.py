@@ -15,9 +15,13 @@ import pytest
 from rocketflow_store import MessageStore
 from tests.reliability.checker import findings
 from tests.reliability.results import Tally
-from tests.reliability.trials import COMMAND_LINE, environment, seeds
+from tests.reliability.trials import COMMAND_LINE, LEVEL, environment, seeds
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(LEVEL == "sample", reason="a minute for a demo: make test-faults runs it"),
+]
 
 FLIGHTS, DELAYS = 336_776, 128_432
 STOPS = {

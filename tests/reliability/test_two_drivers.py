@@ -6,7 +6,7 @@ import os
 import random
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,47 +42,53 @@ class Running:
         return self.outcome
 
 
-def test_two_drivers_start_at_once(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    with Driver(tmp_path_factory.mktemp("second") / "d") as made:
+        yield made
+
+
+def test_two_drivers_start_at_once(driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts = tally("P08")
-    with Driver(tmp_path / "second") as second:
-        for seed in seeds(3, 20):
-            rng = random.Random(seed)
-            copying = Copying(driver, tmp_path / "c")
-            copying.put(range(4 * BATCH_ROWS))
-            both = [Running(copying, rng.randint(1, 4), one) for one in rng.sample([driver, second], 2)]
-            outcomes = [one.ended() for one in both]
-            for one in outcomes:
-                assert one.ok or CLEAR.search(one.error), f"seed {seed}: {one.error}"
-            copying.run(rng.randint(1, 4)).must_be_ok(seed)
-            counts.trial(copying.check(), f"seed {seed}", hit=not all(one.ok for one in outcomes))
-            copying.remove()
+    for seed in seeds(3, 20):
+        rng = random.Random(seed)
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(4 * BATCH_ROWS))
+        both = [Running(copying, rng.randint(1, 4), one) for one in rng.sample([driver, second], 2)]
+        outcomes = [one.ended() for one in both]
+        for one in outcomes:
+            assert one.ok or CLEAR.search(one.error), f"seed {seed}: {one.error}"
+        copying.run(rng.randint(1, 4)).must_be_ok(seed)
+        counts.trial(copying.check(), f"seed {seed}", hit=not all(one.ok for one in outcomes))
+        copying.remove()
 
 
-def test_a_driver_wakes_up_behind_another(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+def test_a_driver_wakes_up_behind_another(
+    driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """F4: it sleeps at the door of its commit; the other one commits this batch and the next meanwhile."""
     counts = tally("P09")
-    with Driver(tmp_path / "sleeper") as sleeper:
-        for seed in seeds(2, 10):
-            rng = random.Random(seed)
-            copying = Copying(driver, tmp_path / "c")
-            sleeper.faults.clear()
-            copying.put(range(2 * BATCH_ROWS))
-            batch_id = rng.randrange(2)
-            gates = {name: str(tmp_path / f"{name}{seed}") for name in ("go", "done")}
-            for gate in gates.values():
-                os.mkfifo(gate)
-            sleeper.faults.plan("release", batch_id, when="before", **gates)
-            asleep = Running(copying, rng.randint(1, 4), sleeper)
-            Path(gates["go"]).read_text()
-            copying.put(range(2 * BATCH_ROWS, 3 * BATCH_ROWS))
-            copying.run(rng.randint(1, 4)).must_be_ok(seed)
-            before = copying.check()
-            Path(gates["done"]).write_text("done")
-            outcome = asleep.ended()
-            assert not outcome.ok, seed
-            assert CLEAR.search(outcome.error), f"seed {seed}: {outcome.error}"
-            assert "superseded" in outcome.error, f"seed {seed}: {outcome.error}"
-            assert copying.check() == before, seed
-            counts.trial(copying.check(), f"seed {seed}", hit=True)
-            copying.remove()
+    for seed in seeds(2, 10):
+        rng = random.Random(seed)
+        copying = Copying(driver, tmp_path / "c")
+        second.faults.clear()
+        copying.put(range(2 * BATCH_ROWS))
+        batch_id = rng.randrange(2)
+        gates = {name: str(tmp_path / f"{name}{seed}") for name in ("go", "done")}
+        for gate in gates.values():
+            os.mkfifo(gate)
+        second.faults.plan("release", batch_id, when="before", **gates)
+        asleep = Running(copying, rng.randint(1, 4), second)
+        Path(gates["go"]).read_text()
+        copying.put(range(2 * BATCH_ROWS, 3 * BATCH_ROWS))
+        copying.run(rng.randint(1, 4)).must_be_ok(seed)
+        before = copying.check()
+        Path(gates["done"]).write_text("done")
+        outcome = asleep.ended()
+        assert not outcome.ok, seed
+        assert CLEAR.search(outcome.error), f"seed {seed}: {outcome.error}"
+        assert "superseded" in outcome.error, f"seed {seed}: {outcome.error}"
+        assert copying.check() == before, seed
+        counts.trial(copying.check(), f"seed {seed}", hit=True)
+        copying.remove()
     assert counts.hits == counts.trials

@@ -21,10 +21,15 @@ main()
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
-def seeds(fast: int, full: int) -> range:
-    """One seed a trial. `RF_SEED=n RF_TRIALS=1` replays the trial that named n."""
-    count = full if FULL else fast if LEVEL == "fast" else max(1, fast // 3)
+def seeds(fast: int, full: int, least: int = 1) -> range:
+    """One seed a trial, `least` in a sample. `RF_SEED=n RF_TRIALS=1` replays the trial that named n."""
+    count = full if FULL else fast if LEVEL == "fast" else max(least, fast // 6)
     return range(SEED, SEED + int(os.environ.get("RF_TRIALS", count)))
+
+
+def some(fast: int) -> int:
+    """How many points of a sweep: `fast` of them, of a sample a third."""
+    return fast if LEVEL != "sample" else max(2, fast // 3)
 
 
 def sweep(last: int, sample: int) -> range:

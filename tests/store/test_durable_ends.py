@@ -19,7 +19,7 @@ from rocketflow_store.config import StorePaths
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.durable_ends import DurableEnds
-from tests.reliability.trials import ROOT, environment
+from tests.reliability.trials import LEVEL, ROOT, SEED, environment
 from tests.store.damage import CONFIG
 
 COUNT = 60
@@ -80,8 +80,11 @@ OF_QUEUES = [all_queues, one_topic, one_queue, newest_file, newest_file_cut, que
 OF_INDEX = [whole_index, one_index_file]
 
 
-@pytest.mark.parametrize("before", ["first life", "closed before", "killed before"])
-@pytest.mark.parametrize("damage", [*OF_QUEUES, *OF_INDEX])
+LIVES = ["first life", "closed before", "killed before"]
+CASES = [(damage, before) for damage in [*OF_QUEUES, *OF_INDEX] for before in LIVES]
+
+
+@pytest.mark.parametrize(("damage", "before"), CASES if LEVEL != "sample" else CASES[SEED % 2 :: 2])
 def test_what_goes_behind_a_kill_is_made_again(tmp_path: Path, before: str, damage: Callable[[Path], None]) -> None:
     path, lives = tmp_path / "s", 1
     if before == "closed before":

@@ -32,6 +32,7 @@ from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileServi
 from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.services.clean_service import preview_clean
+from tests.reliability.trials import some
 
 SIZE = 8192
 NOON_MS = 1_760_000_000_000
@@ -618,7 +619,7 @@ def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths
 # -- all of it, against a model
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(some(9)))
 def test_any_order_of_things(root: Path, tmp_path: Path, seed: int) -> None:
     """Puts, stops of both kinds, disks that are full, directories added and fixed, retention: nothing else is lost."""
     chance = random.Random(seed)

@@ -11,7 +11,15 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.errors import NotAStoreError, StoreClosedError, StoreConfigError, StoreError, StoreLockedError
+from rocketflow_store.errors import (
+    NotAStoreError,
+    StoreAccessError,
+    StoreClosedError,
+    StoreConfigError,
+    StoreError,
+    StoreLockedError,
+)
+from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_file import IndexFile
@@ -187,3 +195,14 @@ def test_a_directory_in_the_place_of_a_file(tmp_path: Path) -> None:
     with MessageStore.open(path, CONFIG) as store:
         assert len(store.query_message("t", "k7")) == 1
     assert verify_store(path).findings == []
+
+
+def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a loop without an end."""
+    with (tmp_path / "file").open("wb") as file:
+        monkeypatch.setattr(disk, "pwrite", lambda fd, data, position: 0)
+        with pytest.raises(StoreAccessError, match="nothing was written"):
+            os_files.write_at(file.fileno(), tmp_path / "file", 0, b"x")
+        monkeypatch.setattr(disk, "write", lambda fd, data: 0)
+        with pytest.raises(StoreAccessError, match="nothing was written"):
+            os_files.append_bytes(file.fileno(), tmp_path / "file", memoryview(b"x"))

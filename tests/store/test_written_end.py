@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from rocketflow_store.files import disk, os_files
 
 SIZE, WRITTEN = 96 << 20, (2 << 20) + 123
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -46,3 +48,38 @@ def test_what_was_only_read_ahead_is_not_looked_at(file: Callable[[], int], monk
         looked_at.clear()
         assert os_files.last_nonzero(file(), "file", SIZE, WRITTEN) == 0
         assert sum(looked_at) < 1 << 20
+
+
+@pytest.mark.parametrize("size", [1, 4096, MIB, MIB + 1, 40 * MIB])
+def test_any_file_has_its_last_byte(tmp_path: Path, size: int) -> None:
+    rng = random.Random(size)
+    for case in range(30):
+        path = tmp_path / str(case)
+        with path.open("xb+") as file:
+            os.truncate(path, size)
+            last = 0
+            for _ in range(rng.randrange(4)):
+                at = rng.randrange(size)
+                os.pwrite(file.fileno(), b"x", at)
+                last = max(last, at + 1)
+            if rng.random() < 0.5:
+                os.pread(file.fileno(), size, 0)  # its zeros count as data from here on
+            begin = rng.choice([0, rng.randrange(size)])
+            for keep in (True, False):
+                found = os_files.last_nonzero(file.fileno(), path, size, begin, keep_cached=keep)
+                assert found == (last if last > begin else 0), (case, last, begin, keep)
+        path.unlink()
+
+
+def test_zeros_at_the_end_do_not_stay_in_memory(tmp_path: Path) -> None:
+    path, size = tmp_path / "file", 64 * MIB
+    with path.open("xb+") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        os.pwrite(file.fileno(), b"x" * MIB, 0)
+        os.fsync(file.fileno())
+        os.pread(file.fileno(), size, 0)
+        if sum(stop - start for start, stop in os_files.data_ranges(file.fileno(), path, 0, size)) < size:
+            pytest.skip("this file system tells preallocated blocks from written ones")
+        assert os_files.last_nonzero(file.fileno(), path, size, keep_cached=True) == MIB
+        there = sum(stop - start for start, stop in os_files.data_ranges(file.fileno(), path, 0, size))
+    assert there < 4 * MIB

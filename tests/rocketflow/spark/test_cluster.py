@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +23,57 @@ HOSTS = ["127.0.0.2", "127.0.0.3"]
 COUNT = 2000
 
 
+class Worked:
+    """What one driver did on a cluster, and the stores that it did it to."""
+
+    def __init__(self, home: Path) -> None:
+        self.store, self.target, self.lost = home / "s", home / "t", home / "lost"
+        append(self.store, numbered("orders", range(COUNT)))
+        shutil.copytree(self.store, self.lost)
+        self.queues = files_of(self.lost / "consumequeue")
+        shutil.rmtree(self.lost / "consumequeue")
+        with standalone_cluster(home) as url:
+            done = subprocess.run(
+                [
+                    *(sys.executable, str(Path(__file__).with_name("cluster_work.py")), url),
+                    *map(str, (self.store, self.target, self.lost, home)),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'store'}"},
+                check=False,
+            )
+        self._error = done.stderr[-4000:]
+        self._told: dict[str, Any] = {}
+        for line in done.stdout.splitlines():
+            self._told |= json.loads(line)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """What the driver says of one of its jobs."""
+        assert name in self._told, self._error
+        found: dict[str, Any] = self._told[name]
+        return found
+
+
+def files_of(room: Path) -> dict[Path, bytes]:
+    return {one.relative_to(room): one.read_bytes() for one in room.rglob("*") if one.is_file()}
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
-        yield url
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Worked:
+    return Worked(tmp_path_factory.mktemp("cluster"))
 
 
-def run(script: str, *arguments: object) -> dict[str, Any]:
-    """What the script prints, run as a driver of its own."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'store'}"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
-
-
-def test_two_workers_read_one_store(cluster: str, tmp_path: Path) -> None:
-    append(tmp_path / "s", numbered("orders", range(COUNT)))
-    result = run("cluster_read.py", cluster, tmp_path / "s", tmp_path)
+def test_two_workers_read_one_store(worked: Worked) -> None:
+    result = worked.told("read")
     assert result["batch"] == [COUNT, sum(range(COUNT))]
     assert result["stream"] == [COUNT, sum(range(COUNT))]
     assert result["hosts"] == HOSTS
 
 
-def test_two_workers_write_one_store(cluster: str, tmp_path: Path) -> None:
-    source, target = tmp_path / "s", tmp_path / "t"
-    append(source, numbered("orders", range(COUNT)))
-    result = run("cluster_write.py", cluster, source, target, tmp_path)
+def test_two_workers_write_one_store(worked: Worked) -> None:
+    result, target = worked.told("write"), worked.target
     assert sum(result["first"]) == COUNT
     assert len(result["first"]) > 1
     assert result["again"] == []
@@ -74,13 +91,9 @@ def test_two_workers_write_one_store(cluster: str, tmp_path: Path) -> None:
     assert [one for one in staged if one.is_file()] == []
 
 
-def test_two_workers_rebuild_one_store(cluster: str, tmp_path: Path) -> None:
-    append(tmp_path / "s", numbered("orders", range(COUNT)))
-    room = tmp_path / "s" / "consumequeue"
-    wanted = {one.relative_to(room): one.read_bytes() for one in room.rglob("*") if one.is_file()}
-    shutil.rmtree(room)
-    result = run("cluster_rebuild.py", cluster, tmp_path / "s")
+def test_two_workers_rebuild_one_store(worked: Worked) -> None:
+    result = worked.told("rebuild")
     assert (result["records"], result["units"], result["swapped"]) == (COUNT, COUNT, True)
     assert result["hosts"] == HOSTS
-    assert {one.relative_to(room): one.read_bytes() for one in room.rglob("*") if one.is_file()} == wanted
-    assert verify_store(tmp_path / "s").findings == []
+    assert files_of(worked.lost / "consumequeue") == worked.queues
+    assert verify_store(worked.lost).findings == []

@@ -14,7 +14,7 @@ import pytest
 
 from rocketflow.spark.session import stream_settings
 from rocketflow_store import Message, MessageStore
-from tests.reliability.trials import environment
+from tests.reliability.trials import LEVEL, environment
 
 COUNT = """
 import json
@@ -42,6 +42,7 @@ def test_the_longest_directory_that_a_unix_socket_takes(monkeypatch: pytest.Monk
         assert ("spark.python.unix.domain.socket.enabled" in stream_settings()) == fits, length
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a Spark of its own: RF_FULL=1 runs it")
 def test_a_session_with_a_long_temporary_directory(tmp_path: Path) -> None:
     """Spark's own default there is an OSError from the first Python worker."""
     directory = tmp_path / ("long" * 20)
