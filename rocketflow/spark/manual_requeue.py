@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from rocketflow.spark.options import StoreLocation
 from rocketflow.spark.shared_paths import shared_paths
-from rocketflow.spark.store_access import open_reader
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
@@ -111,9 +109,9 @@ class StageTask:
 
 
 def stage_rows(task: StageTask) -> list[StagedPart]:
-    """In a task: read, encode and stage."""
-    reader = open_reader(StoreLocation("", task.store))
-    return stage_alike(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
+    """Read, encode and stage, in a task or right in the driver."""
+    with StoreReader(task.store, task.config) as reader:  # its own: a driver may have runs in several threads
+        return stage_alike(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
 
 
 def _stage_there(task: StageTask) -> list[StagedPart]:

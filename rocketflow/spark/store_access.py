@@ -59,7 +59,10 @@ def _identity(path: str) -> tuple[object, ...]:
 
 
 def open_reader(location: StoreLocation) -> StoreReader:
-    """The store's reader in this process; opened anew where the files it holds are not the store's any more."""
+    """The store's reader in this process; opened anew where the files it holds are not the store's any more.
+
+    Of Spark's Python workers alone, which have one thread: the one that was known is closed, whoever reads it.
+    """
     identity = _identity(location.path)
     known = _OPEN.get(location)
     if known is not None and known.identity == identity:

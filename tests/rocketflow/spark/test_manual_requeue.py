@@ -235,6 +235,25 @@ def test_two_runs_at_once_with_one_id_move_each_row_once(
     assert verify_store(path).findings == []
 
 
+def test_each_run_of_a_driver_reads_with_a_reader_of_its_own(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is closed for another run while it reads says that there is nothing in the queue."""
+    path = tmp_path / "s"
+    dead_letters(path, 20)
+    chunks, readers = manual_requeue.requeued_chunks, []
+
+    def meanwhile(reader: StoreReader, *asked: Any) -> Any:
+        readers.append(reader)
+        if len(readers) == 1:
+            assert requeue(spark, path, "inner", to_topic="inner").rows == 20
+        return chunks(reader, *asked)
+
+    monkeypatch.setattr(manual_requeue, "requeued_chunks", meanwhile)
+    assert requeue(spark, path, "outer", to_topic="outer").rows == 20
+    assert readers[0] is not readers[1]
+
+
 def test_quarantined_rows_go_back_to_where_they_were(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
