@@ -31,8 +31,8 @@ $(STAMP): requirements.lock pyproject.toml
 run: $(STAMP) ## append real flights, stream them through SQL, prove the result
 	@$(BIN)/rocketflow demo
 
-test: $(STAMP) ## run the test suite
-	@$(BIN)/python -m pytest -n 2
+test: $(STAMP) ## run the test suite (on two cores with a third process: they often wait for brokers and JVMs)
+	@$(BIN)/python -m pytest -n 3
 
 test-full: $(STAMP) ## run the test suite with the full counts
 	@RF_FULL=1 $(BIN)/python -m pytest -n 2 $(LONG)

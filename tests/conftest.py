@@ -33,6 +33,11 @@ settings.register_profile("project", deadline=None, suppress_health_check=[Healt
 settings.load_profile("project")
 
 
+def _scope(nodeid: str) -> str:
+    file = nodeid.split("::", 1)[0]
+    return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Whole files, or what is in TOGETHER, go to the next process that is free, in the order in which they stand."""
@@ -40,11 +45,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", 1)[0]
-            return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+            return _scope(nodeid)
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs together, and so longest, begins first: nobody waits for it at the end."""
+    items.sort(key=lambda item: _scope(item.nodeid) not in TOGETHER.values())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
