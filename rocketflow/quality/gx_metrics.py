@@ -51,10 +51,10 @@ class GxEngine:
 
     def __init__(self, spark: SparkSession, rows: DataFrame, result_format: dict[str, Any] = RESULT_FORMAT) -> None:
         load_great_expectations()
-        from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
+        from rocketflow.quality.gx_engine import OnceEngine
 
         self._format = result_format
-        self.engine: Any = SparkDFExecutionEngine(persist=False, spark=spark)
+        self.engine: Any = OnceEngine(persist=False, spark=spark)
         self.engine.load_batch_data(_BATCH, rows)
 
     def configuration(self) -> dict[str, Any]:

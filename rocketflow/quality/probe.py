@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from rocketflow.quality.gx_metrics import GxEngine
 from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
 from rocketflow.quality.projection import quoted
@@ -32,7 +34,7 @@ class Probe:
         self._names = [quoted(name) for name in schema.fieldNames()]
 
         def frame(rows: list[tuple[Any, ...]]) -> DataFrame:
-            made = spark.createDataFrame(rows, schema)
+            made = spark.createDataFrame(_table(rows, schema), schema)  # of a table: the plan holds it, without jobs
             return made.select(*self._names, F.lit(True).alias(WELL_FORMED), F.lit(None).alias(MESSAGE))
 
         self.values, self.nulls, self.empty = frame([*rows, nulls]), frame([nulls]), frame([])
@@ -43,8 +45,16 @@ class Probe:
         return GxEngine(self._spark, rows.select(*self._names))
 
 
+def _table(rows: list[tuple[Any, ...]], schema: StructType) -> pa.Table:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    types = to_arrow_schema(schema, timezone="UTC")
+    columns = [pa.array([row[at] for row in rows], one.type) for at, one in enumerate(types)]
+    return pa.Table.from_arrays(columns, schema=types)
+
+
 def _sample(kind: DataType, at: int) -> Any:
-    """A value of the type, another one with another `at`; None where the type is one that no body has."""
+    """A value of the type as Arrow takes it, another one with another `at`; None of a type that no body has."""
     from pyspark.sql import types as T  # noqa: N812
 
     if isinstance(kind, T.StringType):
@@ -68,7 +78,7 @@ def _sample(kind: DataType, at: int) -> Any:
     if isinstance(kind, T.ArrayType):
         return [_sample(kind.elementType, at)]
     if isinstance(kind, T.MapType):
-        return {_sample(kind.keyType, at): _sample(kind.valueType, at)}
+        return [(_sample(kind.keyType, at), _sample(kind.valueType, at))]
     if isinstance(kind, T.StructType):
         return tuple(_sample(one.dataType, at) for one in kind.fields)
     return None

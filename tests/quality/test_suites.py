@@ -103,7 +103,7 @@ def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> Non
         (between, {"column": "s", "min_value": 3}, "cannot be computed on column of type StringType"),
         ("expect_column_values_to_be_in_set", {"column": "i", "value_set": ["a"]}, "CAST_INVALID_INPUT"),
         ("expect_column_values_to_be_in_set", {"column": "i", "value_set": [1, None]}, "value_set holds null"),
-        ("expect_column_values_to_match_regex", {"column": "s", "regex": "("}, "Unclosed group"),
+        ("expect_column_values_to_match_regex", {"column": "s", "regex": "("}, "`regexp` in `rlike` is invalid"),
         ("expect_column_values_to_be_increasing", {"column": "i"}, "have no order"),
         ("unexpected_rows_expectation", {"unexpected_rows_query": query + "nowhere > 1"}, "UNRESOLVED_COLUMN"),
         ("unexpected_rows_expectation", {"unexpected_rows_query": query + "i >"}, "PARSE_SYNTAX_ERROR"),
