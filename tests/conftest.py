@@ -23,6 +23,8 @@ TOGETHER: Final = {
     "tests/quality/": "spark",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
+    "tests/reliability/test_sink_faults.py": "driver",
+    "tests/reliability/test_source_faults.py": "driver",
     "tests/reliability/test_spark_kills.py": "driver",
     "tests/reliability/test_two_drivers.py": "driver",
     "tests/reliability/test_zombies.py": "driver",

@@ -30,9 +30,9 @@ class Outcome:
 
 
 class Driver:
-    """One driver process with one Spark session."""
+    """One driver process with one Spark session, of two threads where no other `master` is given."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, master: str = "local[2,4]") -> None:
         directory.mkdir()
         (directory / "faults").mkdir()
         self.faults = Faults(directory / "faults")
@@ -45,7 +45,7 @@ class Driver:
                 stderr=log,
                 text=True,
                 cwd=directory,
-                env=environment(RF_FAULTS=str(self.faults.directory)),
+                env=environment(RF_FAULTS=str(self.faults.directory), RF_MASTER=master),
                 start_new_session=True,
             )
         self._ready = self._closed = False

@@ -1,13 +1,16 @@
 """The data source under test with a sink whose steps can be made to fail: see `faults.py` for how it is told.
 
 Points: `commit-before`, `commit-after` (the commit dies before or behind its durable point, with `jvm` the driver's JVM
-too), `commit-call` (it dies before a disk call), `commit-trace` (its disk calls are written down), `task` (the
-Python worker of a task dies at a row), `zombie` (a task fails, its process lives on and writes when it is told to).
+too), `commit-call` (it dies before a disk call), `commit-trace` (its disk calls are written down), `commit-raises` (an
+error before or `behind` its durable point), `abort-raises`, `task` (the Python worker of a task dies at a row, with
+`jvm` its executor too), `twice` (two attempts write all of a task, the commit hears of one), `zombie` (a task fails,
+its process lives on and writes when it is told to).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import select
@@ -51,7 +54,7 @@ def jvm_pid() -> int:
 
 
 def die(fault: dict[str, Any]) -> None:
-    """End this process as a kill does, and the driver's JVM first where the fault says so."""
+    """End this process as a kill does, and the JVM above it first (driver or executor) where the fault says so."""
     if fault.get("jvm"):
         os.kill(jvm_pid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -81,6 +84,9 @@ class FaultyPort(DirectAppendPort):
         before = staged_files(staging)
         if (fault := faults.claim("commit-before", batch.batch_id)) is not None:
             die(fault)
+        raises = faults.claim("commit-raises", batch.batch_id)
+        if raises and not raises["behind"]:
+            raise OSError(errno.EIO, "the disk went away before the commit")
         release = faults.claim("release", batch.batch_id)
         if release and release["when"] == "before":
             _let_zombie_write(release)
@@ -88,6 +94,8 @@ class FaultyPort(DirectAppendPort):
             result = super().commit(batch)
         if (fault := faults.claim("commit-after", batch.batch_id)) is not None:
             die(fault)
+        if raises and raises["behind"]:
+            raise OSError(errno.EIO, "the disk went away behind the commit")
         if release and release["when"] == "after":
             _let_zombie_write(release)
         faults.note(
@@ -121,12 +129,24 @@ class FaultyWriter(sink.StreamWriter):
         sink.stage = functools.partial(stage, inline_bytes=INLINE_BYTES)  # type: ignore[attr-defined]
         if fault := faults.claim("task", batch_id):
             sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]
-            return super().write(_killed_at(iterator, fault["row"]))
+            return super().write(_killed_at(iterator, fault))
+        if fault := faults.claim("twice", batch_id):
+            return self._written_twice(list(iterator), fault["heard"])
         if fault := faults.claim("zombie", batch_id):
             self._fail_and_live_on(list(iterator), fault, faults)
         return super().write(iterator)
 
+    def _written_twice(self, rows: list[pa.RecordBatch], heard: int) -> Any:
+        """As a speculative attempt does beside the first one; each has a number of its own."""
+        written = []
+        for attempt in range(2):
+            sink.stage = functools.partial(_stage_as, f"x{attempt}")  # type: ignore[attr-defined]
+            written.append(super().write(iter(rows)))
+        return written[heard]
+
     def abort(self, messages: Any, batchId: int) -> None:  # the name is Spark's
+        if Faults.of_this_process().claim("abort-raises", batchId):
+            raise OSError(errno.EIO, "the disk went away before the abort")
         super().abort(messages, batchId)
         Faults.of_this_process().note("abort", batch=batchId)
 
@@ -178,14 +198,19 @@ class FaultyWriter(sink.StreamWriter):
             Path(fault["done"]).write_text("done")
 
 
-def _killed_at(rows: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.RecordBatch]:
+def _stage_as(attempt: str, chunks: Any, directory: Path, name: str) -> Any:
+    return stage(chunks, directory, f"{name}-{attempt}", inline_bytes=0)
+
+
+def _killed_at(rows: Iterator[pa.RecordBatch], fault: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    row = fault["row"]
     for batch in rows:
         if row < batch.num_rows:
             yield batch.slice(0, row)
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(fault)
         row -= batch.num_rows
         yield batch
-    os.kill(os.getpid(), signal.SIGKILL)
+    die(fault)
 
 
 class FaultyDataSource(RocketFlowDataSource):

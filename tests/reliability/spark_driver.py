@@ -31,7 +31,8 @@ def run(spark: SparkSession, request: dict[str, Any]) -> None:
 
 def main() -> None:
     # Four attempts a task: a worker that dies is then a retry, not the end of the query.
-    spark = build_session("reliability", "local[2,4]", fast_start=True)
+    # Executors of a cluster on this machine are as small as Spark allows.
+    spark = build_session("reliability", os.environ["RF_MASTER"], {"spark.executor.memory": "600m"}, fast_start=True)
     spark.dataSource.register(FaultyDataSource)
     jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     print('RF {"ready": true}', flush=True)

@@ -35,3 +35,8 @@ def numbered(topic: str, numbers: Iterable[int], queues: int = 4, label: str = "
         )
         for number in numbers
     ]
+
+
+def remove_first_log_file(path: Path) -> None:
+    """As retention does."""
+    min(path.joinpath("commitlog").iterdir(), key=lambda one: one.name).unlink()

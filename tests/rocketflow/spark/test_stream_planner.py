@@ -3,92 +3,26 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rocketflow.spark.data_loss import DataLossError
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.rows import RowReader
-from rocketflow.spark.schema import Projection, source_schema
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, StreamOffset
-from rocketflow.spark.stream_planner import StreamPlanner
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.errors import NotAStoreError
-from tests.rocketflow.spark.stores import append, numbered
-
-Row = tuple[str, int, int, bytes]
-
-
-class Query:
-    """What Spark does with a source, with its offset log as JSON text."""
-
-    def __init__(self, path: Path | str, clock: ManualClock | None = None, **options: str) -> None:
-        self.options = SourceOptions.parse(
-            {"path": str(path), "startingOffsets": "earliest", **options}, streaming=True
-        )
-        self.clock = clock
-        self.log: list[str] = []
-        self.rows: list[Row] = []
-        self.batches: list[list[Row]] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self.planner = StreamPlanner(self.options, clock=self.clock, long_poll_s=0.0)
-
-    def replay(self) -> list[Row]:
-        """The newest batch once more, by a new run."""
-        self.restart()
-        start, end = json.loads(self.log[-2]), json.loads(self.log[-1])
-        return self.read(start, end)
-
-    def step(self, *, limited: bool = True) -> bool:
-        """One batch; False where there is none."""
-        if not self.log:
-            self.log.append(json.dumps(self.planner.initial().to_json()))
-        start = json.loads(self.log[-1])
-        end = self.planner.latest(StreamOffset.from_json(start), limited=limited)
-        if end is None:
-            return False
-        assert json.dumps(end.to_json()) != self.log[-1]
-        self.log.append(json.dumps(end.to_json()))
-        self.batches.append(self.read(start, json.loads(self.log[-1])))
-        self.rows += self.batches[-1]
-        return True
-
-    def drain(self) -> None:
-        while self.step():
-            pass
-
-    def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
-        reader = RowReader(
-            SourceStores(self.options.stores),
-            Projection.of(source_schema(False)),
-            self.options.tags,
-            self.options.sql,
-            self.options.fail_on_data_loss,
-        )
-        rows: list[Row] = []
-        for task in self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end)):
-            for batch in reader.read(task):
-                assert batch.schema == reader.projection.arrow_schema
-                table = batch.select(["topic", "queueId", "queueOffset", "body"]).to_pydict()
-                rows += zip(*table.values(), strict=True)
-        return rows
-
-    def numbers(self) -> list[int]:
-        return sorted(int(row[3]) for row in self.rows)
+from tests.rocketflow.spark.planned_query import PlannedQuery
+from tests.rocketflow.spark.stores import append, numbered, remove_first_log_file
 
 
 def test_everything_once_then_nothing(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(1000)))
-    query = Query(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="300")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="300")
     query.drain()
     assert [len(batch) for batch in query.batches] == [300, 300, 300, 100]
     assert query.numbers() == list(range(1000))
@@ -100,7 +34,7 @@ def test_everything_once_then_nothing(tmp_path: Path) -> None:
 
 def test_latest_starts_at_the_end_and_new_queues_at_their_beginning(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(10), queues=2))
-    query = Query(tmp_path / "s", subscribe="orders", startingOffsets="latest")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets="latest")
     query.drain()
     assert query.rows == []
     append(tmp_path / "s", numbered("orders", range(10, 30), queues=4))
@@ -110,7 +44,7 @@ def test_latest_starts_at_the_end_and_new_queues_at_their_beginning(tmp_path: Pa
 
 def test_a_pattern_meets_new_topics_and_leaves_system_topics_alone(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("a-1", range(3)))
-    query = Query(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", maxOffsetsPerTrigger="5")
+    query = PlannedQuery(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", maxOffsetsPerTrigger="5")
     query.drain()
     append(
         tmp_path / "s",
@@ -118,14 +52,14 @@ def test_a_pattern_meets_new_topics_and_leaves_system_topics_alone(tmp_path: Pat
     )
     query.drain()
     assert query.numbers() == list(range(20))
-    with_system = Query(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", includeSystemTopics="true")
+    with_system = PlannedQuery(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", includeSystemTopics="true")
     with_system.drain()
     assert {row[0] for row in with_system.rows} == {"a-1", "a-2", "RMQ_SYS_TRACE_TOPIC"}
 
 
 def test_assign_takes_the_queues_named(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
-    query = Query(tmp_path / "s", assign='{"orders": [1, 3]}')
+    query = PlannedQuery(tmp_path / "s", assign='{"orders": [1, 3]}')
     query.drain()
     assert query.numbers() == [number for number in range(40) if number % 4 in (1, 3)]
 
@@ -134,10 +68,10 @@ def test_several_stores_keep_their_queues_apart(tmp_path: Path) -> None:
     append(tmp_path / "a", numbered("orders", range(20)))
     append(tmp_path / "b", numbered("orders", range(100, 130)))
     path = f"x={tmp_path / 'a'},y={tmp_path / 'b'}"
-    query = Query(path, subscribe="orders", maxOffsetsPerTrigger="7")
+    query = PlannedQuery(path, subscribe="orders", maxOffsetsPerTrigger="7")
     query.drain()
     assert query.numbers() == [*range(20), *range(100, 130)]
-    one = Query(
+    one = PlannedQuery(
         path, subscribe="y/orders", startingOffsets=json.dumps({"y/orders": {"0": 5, "1": -1, "2": -2, "3": 7}})
     )
     one.drain()
@@ -148,16 +82,16 @@ def test_several_stores_keep_their_queues_apart(tmp_path: Path) -> None:
 def test_starting_offsets_name_every_queue_and_stay_inside(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
     with pytest.raises(OptionError, match="startingOffsets names no number for topic orders queue 3"):
-        Query(tmp_path / "s", subscribe="orders", startingOffsets='{"orders":{"0":0,"1":0,"2":0}}').step()
+        PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets='{"orders":{"0":0,"1":0,"2":0}}').step()
     beyond = '{"orders":{"0":0,"1":0,"2":0,"3":11}}'
     with pytest.raises(OptionError, match=r"startingOffsets='11 for topic orders queue 3'.*0 to 10"):
-        Query(tmp_path / "s", subscribe="orders", startingOffsets=beyond).step()
-    clamped = Query(tmp_path / "s", subscribe="orders", startingOffsets=beyond, failOnDataLoss="false")
+        PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=beyond).step()
+    clamped = PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=beyond, failOnDataLoss="false")
     clamped.drain()
     assert len(clamped.rows) == 30
     wrong = '{"orders":{"0":0,"1":0,"2":0,"3":0},"other":{"0":4}}'
     with pytest.raises(OptionError, match="topic other queue 0"):
-        Query(tmp_path / "s", subscribe="orders", startingOffsets=wrong).step()
+        PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=wrong).step()
 
 
 def test_starting_by_time(tmp_path: Path) -> None:
@@ -167,13 +101,13 @@ def test_starting_by_time(tmp_path: Path) -> None:
     stored = [stores.store_timestamp_ms(key, offset) for offset in range(40)]
     middle = stored[20]
     assert middle is not None
-    query = Query(tmp_path / "s", subscribe="orders", startingTimestamp=str(middle))
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", startingTimestamp=str(middle))
     query.drain()
     assert query.numbers() == [number for number in range(40) if stored[number] >= middle]
     far = str(10**15)
     with pytest.raises(OptionError, match="startingTimestamp: no message of topic orders queue 0"):
-        Query(tmp_path / "s", subscribe="orders", startingTimestamp=far).step()
-    late = Query(
+        PlannedQuery(tmp_path / "s", subscribe="orders", startingTimestamp=far).step()
+    late = PlannedQuery(
         tmp_path / "s",
         subscribe="orders",
         startingOffsetsByTimestamp=json.dumps({"orders": {"0": 10**15}}),
@@ -185,11 +119,11 @@ def test_starting_by_time(tmp_path: Path) -> None:
 
 def test_bytes_and_rows_limit_together(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(400)))
-    query = Query(tmp_path / "s", subscribe="orders", maxBytesPerTrigger="4k", maxOffsetsPerTrigger="1000")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", maxBytesPerTrigger="4k", maxOffsetsPerTrigger="1000")
     query.drain()
     assert query.numbers() == list(range(400))
     assert max(len(batch) for batch in query.batches) <= 4096 // 91
-    unlimited = Query(tmp_path / "s", subscribe="orders", maxBytesPerTrigger="4k")
+    unlimited = PlannedQuery(tmp_path / "s", subscribe="orders", maxBytesPerTrigger="4k")
     assert unlimited.step(limited=False)
     assert len(unlimited.rows) == 400
 
@@ -197,7 +131,7 @@ def test_bytes_and_rows_limit_together(tmp_path: Path) -> None:
 def test_minimum_and_maximum_and_delay_together(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(10)))
     clock = ManualClock(1_000_000)
-    query = Query(
+    query = PlannedQuery(
         tmp_path / "s",
         clock,
         subscribe="orders",
@@ -221,7 +155,7 @@ def test_minimum_and_maximum_and_delay_together(tmp_path: Path) -> None:
 
 def test_available_now_stops_at_what_was_there(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(50)))
-    query = Query(tmp_path / "s", subscribePattern=".*", maxOffsetsPerTrigger="20", minOffsetsPerTrigger="20")
+    query = PlannedQuery(tmp_path / "s", subscribePattern=".*", maxOffsetsPerTrigger="20", minOffsetsPerTrigger="20")
     query.planner.prepare_available_now()
     assert query.step()
     append(tmp_path / "s", [*numbered("orders", range(50, 90)), *numbered("other", range(5))])
@@ -232,17 +166,17 @@ def test_available_now_stops_at_what_was_there(tmp_path: Path) -> None:
 
 def test_tags_and_sql(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
-    query = Query(tmp_path / "s", subscribe="orders", tags="b || zz")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", tags="b || zz")
     query.drain()
     assert query.numbers() == list(range(1, 40, 2))
-    both = Query(tmp_path / "s", subscribe="orders", tags="b", sql="n > 9 AND n <= 20")
+    both = PlannedQuery(tmp_path / "s", subscribe="orders", tags="b", sql="n > 9 AND n <= 20")
     both.drain()
     assert both.numbers() == list(range(11, 20, 2))
 
 
 def test_lag_and_progress(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
-    query = Query(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="12", consumerGroup="g1")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="12", consumerGroup="g1")
     assert query.planner.report() is None
     assert query.step()
     report = query.planner.report()
@@ -258,9 +192,9 @@ def test_lag_and_progress(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_another_topic_or_format_is_refused(tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(4)), *numbered("other", range(4))])
-    query = Query(tmp_path / "s", subscribe="orders")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders")
     query.drain()
-    other = Query(tmp_path / "s", subscribe="other")
+    other = PlannedQuery(tmp_path / "s", subscribe="other")
     other.log = query.log
     with pytest.raises(CheckpointError, match=r"checkpoint is of topic orders.*subscribe other"):
         other.step()
@@ -274,16 +208,16 @@ def test_paths_that_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, why in (("file", "is a file"), ("nowhere", "does not exist"), ("empty", "no topics")):
         with pytest.raises(NotAStoreError, match=why):
-            Query(tmp_path / name, subscribe="orders").step()
+            PlannedQuery(tmp_path / name, subscribe="orders").step()
 
 
-def cut_and_rewritten(tmp_path: Path, others: int) -> Query:
+def cut_and_rewritten(tmp_path: Path, others: int) -> PlannedQuery:
     """A query that has read 1000 messages of a log that then lost its last 100 and got `others` new ones."""
     store, kept = tmp_path / "s", tmp_path / "kept"
     append(store, numbered("orders", range(900), queues=1))
     shutil.copytree(store, kept)
     append(store, numbered("orders", range(900, 1000), queues=1))
-    query = Query(store, subscribe="orders")
+    query = PlannedQuery(store, subscribe="orders")
     query.drain()
     assert len(query.rows) == 1000
     shutil.rmtree(store)
@@ -315,7 +249,7 @@ def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
 
 def test_places_of_a_key_are_all_of_them_or_unknown(tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(60), queues=1), *numbered("other", range(60), queues=1)])
-    stores = Query(tmp_path / "s", subscribe="orders").planner._stores
+    stores = PlannedQuery(tmp_path / "s", subscribe="orders").planner._stores
     places = stores.offsets_of_key("", "orders", "k3", 7)
     assert places is not None
     assert sorted(places) == [(0, offset) for offset in (3, 13, 23, 33, 43, 53)]
@@ -335,8 +269,8 @@ def test_a_missing_queue_file_fails_the_query_or_costs_its_messages(
 ) -> None:
     store = without_a_queue_file(tmp_path / "s")
     with pytest.raises(DataLossError, match="topic orders queue 0"):
-        Query(store, subscribe="orders", **limit).drain()
-    query = Query(store, subscribe="orders", failOnDataLoss="false", **limit)
+        PlannedQuery(store, subscribe="orders", **limit).drain()
+    query = PlannedQuery(store, subscribe="orders", failOnDataLoss="false", **limit)
     query.drain()
     assert query.numbers() == [*range(300), *range(400, 1000)]
     assert "RF-SKIP" in caplog.text
@@ -347,7 +281,7 @@ def test_an_accepted_loss_is_counted_and_the_query_goes_on(
     tmp_path: Path, others: int, expected: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = cut_and_rewritten(tmp_path, others)
-    query = Query(tmp_path / "s", subscribe="orders", failOnDataLoss="false")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", failOnDataLoss="false")
     query.log = before.log
     query.drain()
     assert query.numbers() == expected
@@ -361,64 +295,18 @@ def test_an_accepted_loss_is_counted_and_the_query_goes_on(
     assert report["dataLoss"]["messages"] == (50 if others == 50 else 1)
 
 
-def remove_first_log_file(path: Path) -> None:
-    min(path.joinpath("commitlog").iterdir(), key=lambda one: one.name).unlink()
-
-
 def test_retention_ahead_of_the_query(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(2000), queues=2))
-    query = Query(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="100")
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="100")
     assert query.step()
     remove_first_log_file(tmp_path / "s")
     with pytest.raises(DataLossError, match="were removed before they were read"):
         query.step()
     with pytest.raises(DataLossError, match="were removed"):
         query.replay()
-    going_on = Query(tmp_path / "s", subscribe="orders", failOnDataLoss="false")
+    going_on = PlannedQuery(tmp_path / "s", subscribe="orders", failOnDataLoss="false")
     going_on.log = query.log
     going_on.drain()
     lowest = min(going_on.numbers())
     assert lowest > 100
     assert going_on.numbers() == list(range(lowest, 2000))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_random_actions(tmp_path: Path, seed: int) -> None:
-    """P12: data, queues, topics, restarts, replays, limits and retention of what was read, in any order."""
-    rng = random.Random(seed)
-    store = tmp_path / "s"
-    append(store, numbered("t0", range(5), queues=1))
-    written, topics, queues = 5, 1, 1
-    query = Query(store, subscribePattern="t.*", maxOffsetsPerTrigger="40")
-    for _ in range(60):
-        match rng.choice(
-            ["append", "append", "queue", "topic", "step", "step", "step", "restart", "replay", "retention"]
-        ):
-            case "append":
-                count = rng.randrange(1, 120)
-                topic = f"t{rng.randrange(topics)}"
-                append(store, numbered(topic, range(written, written + count), queues=queues))
-                written += count
-            case "queue":
-                queues = min(queues + 1, 6)
-            case "topic":
-                topics = min(topics + 1, 4)
-            case "step":
-                query.step()
-            case "restart":
-                limit = rng.choice(["7", "40", "400"])
-                rows, log, batches = query.rows, query.log, query.batches
-                query = Query(store, subscribePattern="t.*", maxOffsetsPerTrigger=limit)
-                query.rows, query.log, query.batches = rows, log, batches
-            case "replay":
-                if query.batches:
-                    assert query.replay() == query.batches[-1]
-            case "retention":
-                query.drain()
-                if len(list((store / "commitlog").iterdir())) > 2:
-                    remove_first_log_file(store)
-                    query.batches.clear()
-    query.drain()
-    assert query.numbers() == list(range(written))
-    places = Counter(row[:3] for row in query.rows)
-    assert max(places.values()) == 1

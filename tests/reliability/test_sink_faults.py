@@ -1,0 +1,112 @@
+"""Rows P04, P05, P10 and P11: an executor dies, attempts come twice, commit or abort raise, a stream has a bug."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.driver_process import Driver
+from tests.reliability.results import Tally
+from tests.reliability.trials import FULL, LEVEL, seeds
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CLUSTER = "local-cluster[2,1,700]"
+BUGGY = "if(rand({seed}) < {share}, cast(raise_error('a bug of the user') as binary), body) as body"
+MOST_RESTARTS = 400
+
+
+@pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: two executors of their own")
+def test_an_executor_killed_in_the_middle_of_a_task(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P04: the task runs again on another one, and what the dead one staged is gone behind the batch."""
+    counts = tally("P04")
+    with Driver(tmp_path / "d", CLUSTER) as driver:
+        for seed in seeds(2, 15):
+            rng = random.Random(seed)
+            copying = Copying(driver, tmp_path / "c")
+            copying.put(range(3 * BATCH_ROWS))
+            batch_id = rng.randrange(3)
+            driver.faults.plan("task", batch_id, row=rng.randint(0, 12), jvm=True)
+            outcome = copying.run(rng.randint(1, 4))
+            outcome.must_be_ok(seed)
+            counts.trial(copying.check(), f"seed {seed}", hit=driver.faults.happened("task", batch_id))
+            assert copying.leftovers() == [], seed
+            copying.remove()
+    assert counts.hits == counts.trials
+
+
+def test_two_attempts_write_all_of_a_task(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P05: the commit is told of one of them, as where Spark speculates."""
+    counts = tally("P05")
+    for seed in seeds(5, 20):
+        rng = random.Random(seed)
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(2 * BATCH_ROWS))
+        batch_id = rng.randrange(2)
+        driver.faults.plan("twice", batch_id, heard=rng.randrange(2))
+        outcome = copying.run(rng.randint(1, 4))
+        outcome.must_be_ok(seed)
+        commit = next(one for one in driver.faults.notes("commit") if one["batch"] == batch_id)
+        both = [attempt for attempt in ("-x0", "-x1") if any(attempt in name for name in commit["before"])]
+        counts.trial(copying.check(), f"seed {seed}", hit=len(both) == 2)
+        assert commit["after"] == [], seed
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials
+
+
+def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P10: before or behind its durable point, and the abort that follows raises as well, or does not."""
+    counts = tally("P10")
+    for seed in seeds(12, 40, least=4):
+        rng = random.Random(seed)
+        behind, abort = seed % 2 == 1, seed // 2 % 2 == 1
+        context = f"seed {seed}, behind={behind}, abort raises={abort}"
+        copying = Copying(driver, tmp_path / "c")
+        copying.put(range(rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)))
+        batch_id = rng.randrange(2)
+        driver.faults.plan("commit-raises", batch_id, behind=behind)
+        if abort:
+            driver.faults.plan("abort-raises", batch_id)
+        failed = copying.run(rng.randint(1, 4))
+        assert "the disk went away" in failed.error, (context, failed.error)
+        again = copying.run(rng.randint(1, 4))
+        again.must_be_ok(context)
+        replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
+        assert replayed == ([batch_id] if behind else []), context
+        hit = not failed.ok and driver.faults.happened("abort-raises", batch_id) == abort
+        counts.trial(copying.check(), context, hit=hit)
+        assert copying.leftovers() == [], context
+        copying.remove()
+    assert counts.hits == counts.trials
+
+
+def test_a_stream_with_a_bug(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P11: it fails at random rows and is started again, while others write, until it is through."""
+    counts = tally("P11")
+    wanted = 10_000 if FULL else 2_000 if LEVEL == "fast" else 200
+    for seed in seeds(1, 2):
+        rng = random.Random(seed)
+        copying = Copying(driver, tmp_path / "c")
+        failures = restarts = 0
+        while True:
+            missing = wanted - len(copying.numbers)
+            if missing:
+                copying.put(range(len(copying.numbers), len(copying.numbers) + min(missing, rng.randint(20, 90))))
+            select = BUGGY.format(seed=rng.randrange(1 << 30), share=0.3 if restarts == 0 else 0.003)
+            outcome = copying.run(rng.randint(1, 4), select=(select,))
+            restarts += 1
+            if not outcome.ok:
+                failures += 1
+                assert "a bug of the user" in outcome.error, (seed, outcome.error)
+            elif not missing:
+                break
+            assert restarts < MOST_RESTARTS, seed
+        counts.trial(copying.check(), f"seed {seed}, {failures} of {restarts} runs failed", hit=failures > 0)
+        assert copying.leftovers() == [], seed
+        copying.remove()
+    assert counts.hits == counts.trials

@@ -1,0 +1,77 @@
+"""A stream's query without Spark: the driver's planner, and the tasks that it plans, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rocketflow.spark.options import SourceOptions
+from rocketflow.spark.rows import RowReader
+from rocketflow.spark.schema import Projection, source_schema
+from rocketflow.spark.store_access import SourceStores
+from rocketflow.spark.stream_offset import StreamOffset
+from rocketflow.spark.stream_planner import StreamPlanner
+from rocketflow_store.clock import ManualClock
+
+Row = tuple[str, int, int, bytes]
+
+
+class PlannedQuery:
+    """What Spark does with a source, with its offset log as JSON text."""
+
+    def __init__(self, path: Path | str, clock: ManualClock | None = None, **options: str) -> None:
+        self.options = SourceOptions.parse(
+            {"path": str(path), "startingOffsets": "earliest", **options}, streaming=True
+        )
+        self.clock = clock
+        self.log: list[str] = []
+        self.rows: list[Row] = []
+        self.batches: list[list[Row]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.planner = StreamPlanner(self.options, clock=self.clock, long_poll_s=0.0)
+
+    def replay(self) -> list[Row]:
+        """The newest batch once more, by a new run."""
+        self.restart()
+        start, end = json.loads(self.log[-2]), json.loads(self.log[-1])
+        return self.read(start, end)
+
+    def step(self, *, limited: bool = True) -> bool:
+        """One batch; False where there is none."""
+        if not self.log:
+            self.log.append(json.dumps(self.planner.initial().to_json()))
+        start = json.loads(self.log[-1])
+        end = self.planner.latest(StreamOffset.from_json(start), limited=limited)
+        if end is None:
+            return False
+        assert json.dumps(end.to_json()) != self.log[-1]
+        self.log.append(json.dumps(end.to_json()))
+        self.batches.append(self.read(start, json.loads(self.log[-1])))
+        self.rows += self.batches[-1]
+        return True
+
+    def drain(self) -> None:
+        while self.step():
+            pass
+
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
+        reader = RowReader(
+            SourceStores(self.options.stores),
+            Projection.of(source_schema(False)),
+            self.options.tags,
+            self.options.sql,
+            self.options.fail_on_data_loss,
+        )
+        rows: list[Row] = []
+        for task in self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end)):
+            for batch in reader.read(task):
+                assert batch.schema == reader.projection.arrow_schema
+                table = batch.select(["topic", "queueId", "queueOffset", "body"]).to_pydict()
+                rows += zip(*table.values(), strict=True)
+        return rows
+
+    def numbers(self) -> list[int]:
+        return sorted(int(row[3]) for row in self.rows)
