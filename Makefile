@@ -35,10 +35,10 @@ test: $(STAMP) ## run the test suite (on two cores with a third process: they of
 	@$(BIN)/python -m pytest -n 3
 
 test-full: $(STAMP) ## run the test suite with the full counts
-	@RF_FULL=1 $(BIN)/python -m pytest -n 2 $(LONG)
+	@RF_FULL=1 $(BIN)/python -m pytest -n 3 $(LONG)
 
 test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, power loss, full disk, damage ...)
-	@RF_FAULTS=1 $(BIN)/python -m pytest -n 2 $(LONG) tests/reliability
+	@RF_FAULTS=1 $(BIN)/python -m pytest -n 3 $(LONG) tests/reliability
 
 test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
 	@$(BIN)/python -m tests.planted

@@ -69,11 +69,12 @@ from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.sql92 import compile_filter
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.timer import timer_log as chains
 from rocketflow_store.timer.placement import TimerProgress, decode_progress
 from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
 from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
-from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, TimerWheel
+from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
 from rocketflow_store.topic_names import validate_group, validate_topic
 from tests.fuzz.audit import anywhere, confined_to
 
@@ -91,12 +92,16 @@ HOST_V6 = bytes(15) + b"\x01" + HOST[4:]
 
 @dataclass(frozen=True)
 class Target:
-    """`decode` takes any bytes; `seeds` are bytes that it likes. `slow` ones open whole stores."""
+    """`decode` takes any bytes; `seeds` are bytes that it likes. `slow` ones get fewer of them.
+
+    Those that open a `whole_store` go through much more than decoders: their lines are not counted.
+    """
 
     name: str
     decode: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
     slow: bool = False
+    whole_store: bool = False
 
     def run(self, data: bytes) -> None:
         """One execution; any exception that leaves it is a finding."""
@@ -203,7 +208,9 @@ def log_seeds() -> list[bytes]:
             parts.append(record_bytes(phy_offset=at, property_crc=property_crc, **seed))
             at += len(parts[-1])
         found.append(b"".join([*parts, encode_blank(40)]).ljust(at + 40, b"\0"))
-    return [*found, *record_seeds()]
+    small = len(record_bytes(body=b"", properties=b""))
+    alike = b"".join(record_bytes(phy_offset=at * small, body=b"", properties=b"") for at in range(40))
+    return [*found, alike, *record_seeds()]
 
 
 def a_record(data: bytes) -> None:
@@ -278,7 +285,12 @@ def delayed_record(data: bytes) -> None:
     if records.faults or content_faults(records):
         return
     found = QueueRecords(np.array([3]), np.array([5]), records, [], 4)
-    one = redelivery(found, CONFIG, 1, 1 << 60, encode=True)
+    config = replace(CONFIG, enabled_append_prop_crc=len(data) % 2 == 1, enable_lmq=len(data) % 3 == 1)
+    early = len(data) % 7 == 6
+    one = redelivery(found, config, 1, -(1 << 62) if early else 1 << 60, encode=True)
+    if early:
+        assert (one.rows, one.next_due_ms is None) == (0, False)
+        return
     assert (one.rows, len(one.skipped)) in ((1, 0), (0, 1))
     if one.chunk is None:
         return
@@ -298,6 +310,7 @@ def delayed_seeds() -> list[bytes]:
         encode_properties(given),
         encode_properties({**given, "INNER_MULTI_QUEUE_OFFSET": "1", "REAL_TOPIC": "%RETRY%g"})[:-1],
         encode_properties({**given, "REAL_TOPIC": "../x"}),
+        *(encode_properties({**given, "INNER_MULTI_DISPATCH": "%LMQ%a", "p": "x" * more}) for more in range(1, 8)),
     ]
 
 
@@ -458,10 +471,12 @@ def timer_wheel(data: bytes) -> None:
     """Slots of any bytes: what is found is what its slot says. A file of another length is none."""
     wheel, count = a_wheel(), len(data) // SLOT_SIZE
     wheel.slots[:count] = np.frombuffer(data, SLOT_DTYPE, count)
+    wheel.count_at(1_800_000_000_000)
     try:
         for start in (0, 1_800_000_000_000):
             ticks, slots = wheel.find(start, start + 1_000_000)
             assert (slots["tick"] * 1000 == ticks).all()
+        assert len(wheel.find(5, 5)[0]) == 0
         ticks, slots = wheel.find(0, 1 << 62)
         assert (slots["tick"] * 1000 == ticks).all()
         wheel.add(ticks, np.arange(len(ticks)) * 52, np.zeros(len(ticks), bool))
@@ -470,10 +485,26 @@ def timer_wheel(data: bytes) -> None:
     TimerWheel.decode(data, 1000)
 
 
+def timer_wheel_seeds() -> list[bytes]:
+    """Slots that hold another slot's tick, and slots that hold their own."""
+    own = [struct.pack(">qqqii", 1488 * WHEEL_SLOTS + row, 52 * row, 52 * row + 104, 2, 0) for row in range(3)]
+    return [struct.pack(">qqqii", 1_800_000_000, 0, 52, 2, 0) * 3, b"".join(own)]
+
+
 def timer_log(data: bytes) -> None:
-    """A file of a timer log: its records, and the chain that any two of its places claim to be."""
+    """A file of a timer log: its records, and the chain that any two of its places claim to be.
+
+    A chain is read as a range, or walked where it is long: here that is more than two records for odd input.
+    """
+    before, chains._SHORT = chains._SHORT, 2 if len(data) % 2 else 4096  # type: ignore[misc]
     path = placed("timerlog/00000000000000000000", data.ljust(4096, b"\0"))
-    log = TimerLog(path.parent, 4096, room() / "tmp")
+    try:
+        _read_timer_log(TimerLog(path.parent, 4096, room() / "tmp"), data)
+    finally:
+        chains._SHORT = before  # type: ignore[misc]
+
+
+def _read_timer_log(log: TimerLog, data: bytes) -> None:
     try:
         positions, units = log.read(0, log.end)
         assert len(positions) == len(units) == len(decode_units(data.ljust(4096, b"\0")))
@@ -491,7 +522,12 @@ def timer_log_seeds() -> list[bytes]:
     units = np.zeros(3, TIMER_UNIT_DTYPE)
     units["size"], units["magic"], units["msg_size"], units["previous"] = 52, 1, 300, [-1, 0, 52]
     units["write_ms"], units["delay_ms"], units["phy_offset"] = 1_800_000_000_000, 5_000, [0, 300, 600]
-    return [units.tobytes(), units.tobytes() + TIMER_BLANK.pack(40, 0, -0x342BCE6C), units[:1].tobytes() + b"x"]
+    chain = np.zeros(9, TIMER_UNIT_DTYPE)
+    chain[:] = units[0]
+    chain["previous"] = np.arange(-1, 8) * 52
+    chain["previous"][0] = -1
+    found = [chain.tobytes(), chain[:6].tobytes() + b"odd"]
+    return [*found, units.tobytes(), units.tobytes() + TIMER_BLANK.pack(40, 0, -0x342BCE6C), units[:1].tobytes() + b"x"]
 
 
 def timer_stop(data: bytes) -> None:
@@ -521,7 +557,13 @@ def confirm(data: bytes) -> None:
 def store_meta(data: bytes) -> None:
     paths = StorePaths(room() / "s")
     placed("s/rocketflow/store.meta", data)
+    if not data:
+        paths.meta.unlink()
     StoreMeta.load_or_create(paths, CONFIG.fitted_to(paths))
+
+
+def store_meta_seeds() -> list[bytes]:
+    return [b"", b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']
 
 
 def config_files(data: bytes) -> None:
@@ -550,6 +592,8 @@ def config_seeds() -> list[bytes]:
         b'\2{"offsetTable":{"t@g":{0:10,1:"12"}}}',
         b'\1{"subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":3}},"forbiddenTable":{}}',
         b'\3{"offsetTable":{1:10},"dataVersion":{"counter":1}}',
+        b"\1 ",
+        b"",
     ]
 
 
@@ -587,6 +631,8 @@ def broker_conf(data: bytes) -> None:
 def staged_part(data: bytes) -> None:
     """A part whose CRC is right: what a task of another version, or with a bug, may have left."""
     part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
+    if len(data) % 2:
+        part = replace(part, inline=None, path=str(placed("a-part", data)))
     for chunk in load(part, CONFIG.delay_levels_ms):
         assert len(chunk.sizes) == len(chunk.topic_codes)
         if chunk.light is not None:
@@ -762,12 +808,12 @@ TARGETS = {
         Target("layout", layout, lambda: [b'{"storeId":"a","storePathCommitLog":["/x"]}']),
         Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),
         Target("timer-check", timer_check, lambda: [TimerCheckpoint(1, 2, 3, 3, 0, 9, 8).encode()[:64]]),
-        Target("timer-wheel", timer_wheel, lambda: [struct.pack(">qqqii", 1_800_000_000, 0, 52, 2, 0) * 3]),
+        Target("timer-wheel", timer_wheel, timer_wheel_seeds, slow=True),
         Target("timer-log", timer_log, timer_log_seeds),
         Target("timer-stop", timer_stop, lambda: [TimerStop(9, 1, 1000, 7, 1, 5, 0, 52, 1, 2, 3).encode()]),
         Target("timer-progress", timer_progress, lambda: [json.dumps(TimerProgress(5, held=(1,)).encode()).encode()]),
         Target("confirm", confirm, lambda: [struct.pack("<8sqqqqq", b"RFCONF01", 9, 9, 1, 0, 1).ljust(64, b"\0")]),
-        Target("store-meta", store_meta, lambda: [b'{"storeId":"a","formatVersion":1,"mappedFileSizeCommitLog":4096}']),
+        Target("store-meta", store_meta, store_meta_seeds),
         Target("config-files", config_files, config_seeds),
         Target("sinks", sinks, lambda: [b'{"sink":"{\\"version\\":1}"}']),
         Target("commit-envelope", an_envelope, envelope_seeds),
@@ -779,6 +825,7 @@ TARGETS = {
                 b"enableLmq=true\nfileReservedTime=48\nmaxMessageSize=99999999999\n",
                 b"enableLmq=maybe\n",
                 b"diskMaxUsedSpaceRatio=x\n",
+                b"brokerName=\xe4\n",
             ],
         ),
         Target("inner-batches", inner_batches, batch_seeds),
@@ -788,7 +835,7 @@ TARGETS = {
         Target("tags", tags, lambda: [b"*", b"a || b||"]),
         Target("names", names, lambda: [b"orders", b"..", b"%RETRY%g", b"a/b"]),
         Target("inflate", inflate, inflate_seeds),
-        Target("read-damaged", read_damaged, image_seeds, slow=True),
-        Target("recover-damaged", recover_damaged, image_seeds, slow=True),
+        Target("read-damaged", read_damaged, image_seeds, slow=True, whole_store=True),
+        Target("recover-damaged", recover_damaged, image_seeds, slow=True, whole_store=True),
     )
 }
