@@ -206,3 +206,28 @@ def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(disk, "write", lambda fd, data: 0)
         with pytest.raises(StoreAccessError, match="nothing was written"):
             os_files.append_bytes(file.fileno(), tmp_path / "file", memoryview(b"x"))
+
+
+def test_a_directory_whose_parent_another_process_makes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir, wanted = disk.mkdir, tmp_path / "staging" / "sink" / "runs"
+
+    def late(path: Path) -> None:
+        try:
+            mkdir(path)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            raise
+
+    monkeypatch.setattr(disk, "mkdir", late)
+    os_files.make_directory(wanted)
+    assert wanted.is_dir()
+    os_files.make_directory(wanted)
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/rocketflow")):
+        with pytest.raises(StoreAccessError, match=path.name):
+            os_files.make_directory(path)

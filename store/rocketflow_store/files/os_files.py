@@ -25,6 +25,7 @@ _BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(_BLOCK)
 _SAMPLE: Final = 4096
 _LEAST_READ: Final = 4096
+_DIRECTORY_TRIES: Final = 3
 _LEAST_WRITEBACK: Final = 1 << 18
 BLOCK_BYTES: Final = 4096
 """What writes around the page cache are multiples of."""
@@ -446,17 +447,21 @@ def hard_link(path: Path, other: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, where they are not there."""
-    try:
-        disk.mkdir(path)
-    except FileNotFoundError as error:
-        if path.parent == path or path.parent.is_dir():  # nothing can be made there, e.g. below /proc
+    """Make a directory and those above it, where they are not there; others may do so at the same time."""
+    for tries_left in reversed(range(_DIRECTORY_TRIES)):
+        try:
+            disk.mkdir(path)
+        except FileNotFoundError as error:
+            if tries_left == 0 or path.parent == path:  # nothing can be made there, e.g. below /proc
+                raise access_error(path, error) from error
+            if not path.parent.is_dir():  # else somebody made it just now
+                make_directory(path.parent)
+        except OSError as error:
+            if isinstance(error, FileExistsError) and path.is_dir():
+                return
             raise access_error(path, error) from error
-        make_directory(path.parent)
-        make_directory(path)
-    except OSError as error:
-        if not (isinstance(error, FileExistsError) and path.is_dir()):
-            raise access_error(path, error) from error
+        else:
+            return
 
 
 def remove_directory(path: Path) -> None:
