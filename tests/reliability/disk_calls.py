@@ -58,7 +58,12 @@ def kill_points(log: Path, below: Path) -> list[KillPoint]:
 
 def spread(points: Sequence[KillPoint], count: int, seed: int) -> list[KillPoint]:
     """`count` of the points, one by chance from each of as many equal stretches of the run."""
+    return [stretch[0] for stretch in stretches(points, count, seed)]
+
+
+def stretches(points: Sequence[KillPoint], count: int, seed: int) -> list[list[KillPoint]]:
+    """`count` equal stretches of the run, the points of each in any order: where one is not reached, another may be."""
     rng = random.Random(seed)
     count = min(count, len(points))
     edges = [len(points) * index // count for index in range(count + 1)]
-    return [points[rng.randrange(low, high)] for low, high in pairwise(edges)]
+    return [rng.sample(points[low:high], high - low) for low, high in pairwise(edges)]
