@@ -15,6 +15,7 @@ from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, n
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.split import BAD, Marking, for_tasks, routing
 from rocketflow.quality.suite import Action
+from rocketflow.quality.suite_result import SuiteResultForm
 from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class BatchChecker:
         self._for_tasks = for_tasks(plan)
         self._own = Projection((tuple(quoted(name) for name in plan.schema.fieldNames()),))
         self._reasons = reasons(settings.spec)
+        self._form = SuiteResultForm(plan)
+        self._observed = [column.alias(name) for name, column in plan.aggregates.items()]
 
     def prepared(self, rows: DataFrame) -> DataFrame:
         """Rows of the source, a stream's or not, with all that does not depend on the batch they come in."""
@@ -119,7 +122,7 @@ class BatchChecker:
         finally:
             if kept:
                 rows.unpersist()
-        return CheckedBatch(staged, _fields(plan, settings, report, verdicts, gate, batch_id, sink_id), verdicts)
+        return CheckedBatch(staged, self._fields(report, verdicts, gate, batch_id, sink_id), verdicts)
 
     def _task(self, batch_id: int, store: str | None, sink_id: str, queues: dict[str, int]) -> PassTask:
         plan, route = self._plan, self._settings.route
@@ -143,7 +146,7 @@ class BatchChecker:
         plan = self._plan
         observation = Observation()
         if plan.aggregates:
-            rows = rows.observe(observation, *[column.alias(name) for name, column in plan.aggregates.items()])
+            rows = rows.observe(observation, *self._observed)
         rows = self._for_tasks.of(rows)
         found = [pickle.loads(row[0]) for row in rows.mapInArrow(task.__call__, REPORT_SCHEMA).collect()]
         found.sort(key=lambda one: one.partition)
@@ -153,6 +156,33 @@ class BatchChecker:
         aggregates = observation.get if plan.aggregates else {}
         made = {name: convert_to_json_serializable(value) for name, value in aggregates.items()}
         return total, [one.part for one in found if one.part is not None], made
+
+    def _fields(
+        self, report: PassReport, verdicts: Sequence[Verdict], gate: Sequence[str], batch_id: int, sink_id: str
+    ) -> dict[str, Any]:
+        """The result's message."""
+        suite, settings = self._plan.suite, self._settings
+        success = all(one.success for one in verdicts)
+        outcome = "quarantined" if report.quarantined else "passed" if success else "warned"
+        return {
+            "version": 1,
+            "query": sink_id,
+            "batchId": batch_id,
+            "suite": {"name": suite.name, "version": suite.version},
+            "ranges": named_ranges(report.ranges, settings.route.topics),
+            "rows": report.rows,
+            "good": report.rows - report.quarantined,
+            "quarantined": report.quarantined,
+            "malformed": report.malformed,
+            "success": success,
+            "outcome": "batch quarantined" if gate else outcome,
+            "validator": settings.validator,
+            "expectations": [
+                {"label": one.label, "success": one.success, "action": one.action.value, "unexpected": one.unexpected}
+                for one in verdicts
+            ],
+            "result": self._form.filled(f"{sink_id}-{batch_id}", verdicts),
+        }
 
     def _well_formed(self, rows: DataFrame) -> DataFrame:
         """Rows as the suite sees them."""
@@ -176,7 +206,7 @@ def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: Chec
 
 def describe(verdict: Verdict) -> str:
     """One line about an expectation that was not met."""
-    result = verdict.result.get("result", {})
+    result = verdict.result
     if verdict.unexpected is not None:
         return f"{verdict.label}: {verdict.unexpected} unexpected of {result.get('element_count', 'the batch')}"
     return f"{verdict.label}: observed {result.get('observed_value')}"
@@ -186,41 +216,6 @@ def _gate(plan: SuitePlan, verdicts: Sequence[Verdict]) -> list[str]:
     """Table-level expectations that keep the whole batch from going on."""
     table = {one.source.label for one in plan.checks if one.unexpected is None}
     return [one.label for one in verdicts if one.label in table and not one.success and one.action is Action.QUARANTINE]
-
-
-def _fields(
-    plan: SuitePlan,
-    settings: CheckSettings,
-    report: PassReport,
-    verdicts: Sequence[Verdict],
-    gate: Sequence[str],
-    batch_id: int,
-    sink_id: str,
-) -> dict[str, Any]:
-    from rocketflow.quality.suite_result import suite_result
-
-    suite = plan.suite
-    success = all(one.success for one in verdicts)
-    outcome = "quarantined" if report.quarantined else "passed" if success else "warned"
-    return {
-        "version": 1,
-        "query": sink_id,
-        "batchId": batch_id,
-        "suite": {"name": suite.name, "version": suite.version},
-        "ranges": named_ranges(report.ranges, settings.route.topics),
-        "rows": report.rows,
-        "good": report.rows - report.quarantined,
-        "quarantined": report.quarantined,
-        "malformed": report.malformed,
-        "success": success,
-        "outcome": "batch quarantined" if gate else outcome,
-        "validator": settings.validator,
-        "expectations": [
-            {"label": one.label, "success": one.success, "action": one.action.value, "unexpected": one.unexpected}
-            for one in verdicts
-        ],
-        "result": suite_result(suite, f"{sink_id}-{batch_id}", verdicts),
-    }
 
 
 def warn(batch_id: int, checked: CheckedBatch) -> None:

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from rocketflow.quality.suite import Suite
 
 MESSAGE: Final = "__rf_message"
-"""The struct of the source's columns."""
+"""The struct of the source's columns, all but `properties`."""
+PROPERTIES: Final = "__rf_properties"
+"""The message's own, null where they are not read; of routed rows what they go on with."""
 WELL_FORMED: Final = "__rf_ok"
+CARRIED: Final = (MESSAGE, PROPERTIES, WELL_FORMED)
+"""What parsed rows have besides the suite's columns."""
 _BODY: Final = "__rf_body"
+_SEEN: Final = "__rf_seen"
 _MORE_BEHIND: Final = r"\}\s*(,\s*\{|[^\s,\]}])"
 """An object, and behind it something that may be another value."""
 _MOST_COLUMNS: Final = 20_000
@@ -85,19 +90,22 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
 
 
 def parsing(spec: BodySpec, source: StructType) -> Projection:
-    """Rows of the source with the suite's columns, `MESSAGE` and `WELL_FORMED`."""
+    """Rows of the source with the suite's columns and `CARRIED`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = suite_columns(spec, source)
     own = {one.name for one in body_type(spec).fields}
-    message = F.struct(*[F.col(name) for name in source.fieldNames()]).alias(MESSAGE)
-    parsed = (message, _parsed(spec).alias(_BODY)) if own else (message,)
+    message = F.struct(*[F.col(name) for name in source.fieldNames() if name != "properties"]).alias(MESSAGE)
+    properties = F.col("properties") if "properties" in source.fieldNames() else F.lit(None).cast("map<string,string>")
+    parsed = (*([_parsed(spec).alias(_BODY)] if own else []), message, properties.alias(PROPERTIES))
     judged = ("*", _readable(spec).alias(WELL_FORMED))
+    seen = [F.when(F.col(WELL_FORMED), F.col(MESSAGE)).alias(_SEEN)]
+    if own:  # a condition for the struct, not one for each of its fields: plans are made anew for every batch
+        seen.append(F.when(F.col(WELL_FORMED), F.col(_BODY)).alias(_BODY))
     shown = [
-        F.when(F.col(WELL_FORMED), F.col(f"{_BODY if one.name in own else MESSAGE}.{quoted(one.name)}")).alias(one.name)
-        for one in columns.fields
+        F.col(f"{_BODY if one.name in own else _SEEN}.{quoted(one.name)}").alias(one.name) for one in columns.fields
     ]
-    return Projection((parsed, judged, (*shown, MESSAGE, WELL_FORMED)))
+    return Projection((parsed, judged, (*seen, *CARRIED), (*shown, *CARRIED)))
 
 
 def _parsed(spec: BodySpec) -> Column:
@@ -140,17 +148,15 @@ def _where_held(path: tuple[str, ...], there: Column) -> Column:
     return there if len(path) == 1 else _field(path[:-1]).isNull() | there
 
 
-def _ends_once(body: Column) -> Column:
-    """Whether it begins with a brace and the first one that closes is its last byte: most bodies, told cheaply.
+def _ends_once(text: Column) -> Column:
+    """Whether it is UTF-8, begins with a brace, and the first one that closes is its last byte: true of most bodies.
 
-    Of binary a part is a copy; of text Spark compares byte by byte, which takes as long as parsing it.
+    Spark's own searches go byte by byte, which takes as long as parsing. Java's split at one character does not; it
+    decodes the text before, and what was no UTF-8 is not the same when it is encoded again.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    size = F.octet_length(body)
-    before = F.substring(body, F.lit(1), size - 1).cast("string")
-    last = F.substring(body, size, F.lit(1))
-    return body.startswith(F.lit(b"{")) & (last == F.lit(b"}")) & ~before.contains("}")
+    return text.startswith("{") & (F.concat(F.split(text, r"\}", 2)[0], F.lit("}")) == text)
 
 
 def _one_object(text: Column) -> Column:
@@ -177,18 +183,18 @@ def _readable(spec: BodySpec) -> Column:
     if spec.format == "none":
         return F.lit(True)
     text = F.col(f"{MESSAGE}.body").cast("string")
-    fine = F.is_valid_utf8(text)
+    valid = F.is_valid_utf8(text)
     if spec.format == "text":
-        return F.coalesce(fine, F.lit(False))
-    fine = fine & F.col(_BODY).isNotNull() & F.col(f"{_BODY}.{_CORRUPT}").isNull()
+        return F.coalesce(valid, F.lit(False))
+    if spec.format == "json":
+        valid = F.when(_ends_once(text), True).otherwise(valid & _one_object(text))
+    fine = valid & F.col(_BODY).isNotNull() & F.col(f"{_BODY}.{_CORRUPT}").isNull()
     if spec.format == "csv":  # what Spark would guess at, only where there is something to guess
         dialect = csv_dialect(spec.options)
         plain = (F.length(text) > 0) & ~text.contains("\n") & ~text.contains("\r")
         if dialect.quote:
             plain = plain & ~text.contains(dialect.quote)
         fine = fine & (plain | text.rlike(r"[^\r\n]") & text.rlike(dialect.pattern))
-    if spec.format == "json":
-        fine = fine & F.when(_ends_once(F.col(f"{MESSAGE}.body")), True).otherwise(_one_object(text))
     for path in spec.required:
         fine = fine & _where_held(path, _field(path).isNotNull())
     if spec.closed:

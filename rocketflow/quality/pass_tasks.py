@@ -14,9 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.quality.malformed import BodyReasons
-from rocketflow.quality.parsed_bodies import WELL_FORMED
 from rocketflow.quality.record_room import fitted
-from rocketflow.quality.split import BAD, BITS, MASK, OBSERVED, OFFSET, PASSED, QUEUE
+from rocketflow.quality.split import (
+    BAD_BIT,
+    BITS,
+    MASK,
+    NAMES,
+    OBSERVED,
+    OFFSET,
+    PASSED,
+    QUEUE,
+    QUEUE_ID,
+    TOPIC_SHIFT,
+    VALUES,
+    WELL_FORMED_BIT,
+)
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.errors import MessageRejectedError, StoreError
@@ -31,14 +43,14 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.encode import EncodedChunk
 
     Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
 
 EXAMPLES: Final = 20
 """Rows that break an expectation and are shown: the first of each, by topic, queue and offset."""
 REPORT_SCHEMA: Final = "report binary"
-_QUEUE_SHIFT: Final = 20
 
 Example = tuple[int, int, str]
-"""Origin queue (topic number << 20 | queue id), queue offset, observed values as JSON."""
+"""Origin queue (topic number << 32 | queue id), queue offset, observed values as JSON."""
 
 
 @dataclass(slots=True)
@@ -73,6 +85,27 @@ class PassReport:
 
 
 @dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a task is given, and of each row its origin queue, queue offset, and what was found of it."""
+
+    batch: pa.RecordBatch
+    queues: Ints
+    offsets: Ints
+    well_formed: Mask
+    bad: Mask
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> _Rows:
+        places = np.asarray(batch[QUEUE])
+        well_formed, bad = ((places & one) != 0 for one in (WELL_FORMED_BIT, BAD_BIT))
+        return cls(batch, places & ~(WELL_FORMED_BIT | BAD_BIT), np.asarray(batch[OFFSET]), well_formed, bad)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> _Rows:
+        """Some of the rows."""
+        return _Rows.of(self.batch.take(pa.array(rows)))
+
+
+@dataclass(frozen=True, slots=True)
 class PassTask:
     """Given to `mapInArrow`. `staging` None stages nothing (a check without a stream)."""
 
@@ -96,7 +129,7 @@ class PassTask:
         report = PassReport(context.partitionId(), None, counts=np.zeros(self.counters, np.int64))
         if self.store is None:
             for batch in batches:
-                self._look_at(batch, report)
+                self._look_at(_Rows.of(batch), report)
         else:
             paths = StorePaths(Path(self.store))
             config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
@@ -111,8 +144,9 @@ class PassTask:
         self, batches: Iterable[pa.RecordBatch], report: PassReport, encoder: BatchEncoder, now_ms: int
     ) -> Iterator[EncodedChunk]:
         for batch in batches:
-            self._look_at(batch, report)
-            rows = self._sink_rows(batch)
+            given = _Rows.of(batch)
+            self._look_at(given, report)
+            rows = self._sink_rows(given)
             if rows.num_rows == 0:
                 continue
             try:
@@ -123,54 +157,41 @@ class PassTask:
                 ) from error
             yield from encoder.encode(rows, now_ms, {})
 
-    def _look_at(self, batch: pa.RecordBatch, report: PassReport) -> None:
+    def _look_at(self, rows: _Rows, report: PassReport) -> None:
         """Count, and remember."""
-        report.rows += batch.num_rows
-        if batch.num_rows == 0:
+        report.rows += len(rows.bad)
+        if len(rows.bad) == 0:
             return
-        report.malformed += batch.num_rows - pc.sum(batch[WELL_FORMED]).as_py()
-        report.quarantined += pc.sum(batch[BAD]).as_py()
-        queues, offsets = np.asarray(batch[QUEUE]), np.asarray(batch[OFFSET])
-        for queue in np.unique(queues).tolist():
-            of_queue = offsets[queues == queue]
+        report.malformed += int(np.count_nonzero(~rows.well_formed))
+        report.quarantined += int(np.count_nonzero(rows.bad))
+        for queue in np.unique(rows.queues).tolist():
+            of_queue = rows.offsets[rows.queues == queue]
             _extend(report.ranges, queue, int(of_queue.min()), int(of_queue.max()), len(of_queue))
         for first in range(0, self.counters, BITS):
-            mask = np.asarray(batch[f"{MASK}{first // BITS}"])
+            mask = np.asarray(rows.batch[f"{MASK}{first // BITS}"])
             for at in range(min(BITS, self.counters - first)):
                 held = (mask & (1 << at)) != 0
                 count = int(np.count_nonzero(held))
                 report.counts[first + at] += count
                 if count and first + at in self.shown:
-                    self._keep_examples(batch, report, first + at, np.flatnonzero(held), queues, offsets)
+                    _keep_examples(rows, report, first + at, np.flatnonzero(held))
 
-    def _keep_examples(
-        self, batch: pa.RecordBatch, report: PassReport, counter: int, rows: Ints, queues: Ints, offsets: Ints
-    ) -> None:
-        order = rows[np.lexsort((offsets[rows], queues[rows]))][:EXAMPLES]
-        known = report.examples.get(counter, [])
-        if len(known) == EXAMPLES:
-            last = known[-1]
-            order = np.array(
-                [row for row in order.tolist() if (int(queues[row]), int(offsets[row])) < last[:2]], np.int64
-            )
-        if len(order):
-            values = batch[OBSERVED].take(pa.array(order)).to_pylist()
-            found = [
-                (int(queues[row]), int(offsets[row]), value or "{}")
-                for row, value in zip(order.tolist(), values, strict=True)
-            ]
-            report.examples[counter] = sorted([*known, *found])[:EXAMPLES]
-
-    def _sink_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _sink_rows(self, given: _Rows) -> pa.RecordBatch:
         """The sink's columns; without a topic for them good rows go nowhere, malformed ones get their reason."""
         if self.good is None:
-            batch = batch.filter(batch[BAD])
-        topics = pc.if_else(batch[BAD], self.quarantine, pa.scalar(self.good, pa.string()))
-        queues = pc.if_else(batch[BAD], self.queues[self.quarantine], self.queues.get(self.good or "", 1))
-        queue_ids = pa.array(np.asarray(batch["queueId"]) % np.asarray(queues), pa.int32())
-        rows = batch.select([*PASSED, "properties"]).append_column("topic", topics)
-        rows = rows.set_column(rows.schema.get_field_index("queueId"), "queueId", queue_ids)
-        malformed = np.flatnonzero(~np.asarray(batch[WELL_FORMED].cast(pa.uint8())).astype(bool))
+            given = given.take(np.flatnonzero(given.bad))
+        bad, batch = pa.array(given.bad), given.batch
+        topics = pc.if_else(bad, self.quarantine, pa.scalar(self.good, pa.string()))
+        counts = np.where(given.bad, self.queues[self.quarantine], self.queues.get(self.good or "", 1))
+        columns = {
+            "topic": topics,
+            "queueId": pa.array((given.queues & QUEUE_ID) % counts, pa.int32()),
+            "properties": _as_map(batch[NAMES], batch[VALUES]),
+        }
+        rows = batch.select(PASSED)
+        for name, column in columns.items():
+            rows = rows.append_column(name, column)
+        malformed = np.flatnonzero(~given.well_formed)
         return fitted(self._with_reasons(rows, malformed) if len(malformed) else rows, self.quarantine)
 
     def _with_reasons(self, rows: pa.RecordBatch, malformed: Ints) -> pa.RecordBatch:
@@ -187,6 +208,29 @@ class PassTask:
         return rows.set_column(rows.schema.get_field_index("properties"), "properties", both.take(pa.array(order)))
 
 
+def _keep_examples(given: _Rows, report: PassReport, counter: int, rows: npt.NDArray[np.intp]) -> None:
+    queues, offsets = given.queues, given.offsets
+    order = rows[np.lexsort((offsets[rows], queues[rows]))][:EXAMPLES]
+    known = report.examples.get(counter, [])
+    if len(known) == EXAMPLES:
+        last = known[-1]
+        order = np.array([row for row in order.tolist() if (int(queues[row]), int(offsets[row])) < last[:2]], np.intp)
+    if len(order):
+        values = given.batch[OBSERVED].take(pa.array(order)).to_pylist()
+        found = [
+            (int(queues[row]), int(offsets[row]), value or "{}")
+            for row, value in zip(order.tolist(), values, strict=True)
+        ]
+        report.examples[counter] = sorted([*known, *found])[:EXAMPLES]
+
+
+def _as_map(names: pa.ListArray, values: pa.ListArray) -> pa.MapArray:
+    """A map of each row's `names` to `values`, null where they are."""
+    kind = pa.map_(pa.string(), pa.string())
+    pairs = pa.StructArray.from_arrays([names.values, values.values], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(names), names.buffers()[:2], offset=names.offset, children=[pairs])
+
+
 def _extend(ranges: dict[int, list[int]], queue: int, first: int, last: int, rows: int) -> None:
     known = ranges.setdefault(queue, [first, last, 0])
     ranges[queue] = [min(known[0], first), max(known[1], last), known[2] + rows]
@@ -201,8 +245,8 @@ def named_ranges(ranges: dict[int, list[int]], topics: tuple[str, ...]) -> list[
     """[{topic, queueId, from, to, rows}] in order; `to` is behind the last."""
     return [
         {
-            "topic": topics[queue >> _QUEUE_SHIFT],
-            "queueId": queue & ((1 << _QUEUE_SHIFT) - 1),
+            "topic": topics[queue >> TOPIC_SHIFT],
+            "queueId": queue & QUEUE_ID,
             "from": first,
             "to": last + 1,
             "rows": rows,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rocketflow.quality.gx_metrics import GxEngine
-from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
+from rocketflow.quality.parsed_bodies import MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.projection import quoted
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Probe:
 
         def frame(rows: list[tuple[Any, ...]]) -> DataFrame:
             made = spark.createDataFrame(_table(rows, schema), schema)  # of a table: the plan holds it, without jobs
-            return made.select(*self._names, F.lit(True).alias(WELL_FORMED), F.lit(None).alias(MESSAGE))
+            without = [F.lit(None).alias(name) for name in (MESSAGE, PROPERTIES)]
+            return made.select(*self._names, F.lit(True).alias(WELL_FORMED), *without)
 
         self.values, self.nulls, self.empty = frame([*rows, nulls]), frame([nulls]), frame([])
         self._spark = spark

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED
+from rocketflow.quality.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.suite import Action
@@ -30,16 +30,23 @@ if TYPE_CHECKING:
 BITS: Final = 62
 MASK: Final = "__rf_mask"
 QUEUE: Final = "__rf_queue"
+"""Where a row is from: its topic's number << 32 | its queue id."""
 OFFSET: Final = "__rf_offset"
 OBSERVED: Final = "__rf_observed"
 BAD: Final = "__rf_bad"
 """Whether the row is quarantined."""
-PROPERTIES: Final = "__rf_properties"
-"""What it goes on with."""
+NAMES: Final = "__rf_names"
+VALUES: Final = "__rf_values"
+"""`PROPERTIES` as tasks are given it: of a map Spark's Arrow writer asks for its parts after every row."""
 SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "tags", "keys", "flag", "bornTimestamp")
 """What the pass reads of a message; `properties` too where they go on."""
-PASSED: Final = ("body", "tags", "keys", "queueId", "flag", "bornTimestamp")
-"""What goes on of it as it is (a queue id that the target has not is another)."""
+PASSED: Final = ("body", "tags", "keys", "flag", "bornTimestamp")
+"""What goes on of it as it is."""
+TOPIC_SHIFT: Final = 32
+QUEUE_ID: Final = (1 << TOPIC_SHIFT) - 1
+WELL_FORMED_BIT: Final = 1 << 61
+BAD_BIT: Final = 1 << 60
+"""Of `QUEUE` as tasks are given it: every column costs Spark's Arrow writer, which asks for its size after each row."""
 _AGAIN: Final = "__rf_again"
 _MOST_VALUE: Final = 64
 _MOST_EXAMPLE: Final = 256
@@ -104,7 +111,7 @@ class Marking:
                 total = total.bitwiseOR(one)
             masks.append(total.alias(f"{MASK}{first // BITS}"))
         shown = [F.col(quoted(name)) for name in plan.schema.fieldNames()]
-        self._masks = Projection(((*shown, MESSAGE, WELL_FORMED, *masks),))
+        self._masks = Projection(((*shown, *CARRIED, *masks),))
         self.by_row = not self._repeats
 
     def of(self, rows: DataFrame) -> DataFrame:
@@ -151,7 +158,7 @@ def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
 def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> Projection:
     """Marked rows and what becomes of each: `BAD`, `PROPERTIES`, its origin's `QUEUE`, `OBSERVED` values.
 
-    A `gate` (labels) quarantines all of them.
+    A `gate` (labels) quarantines all of them: what it is given is routed already.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -164,13 +171,9 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
             bad = bad | (F.col(f"{MASK}{first // BITS}").bitwiseAND(F.lit(bits).cast("bigint")) != 0)
     if gate:
         bad = F.lit(True)
-    message = {
-        name: F.col(f"{MESSAGE}.{name}") for name in (*SOURCE_COLUMNS, *(["properties"] if route.properties else []))
-    }
-    own = F.lit(None).cast("map<string,string>")
-    if "properties" in message:
-        own = message["properties"] = without_delays(message["properties"])
-    properties = _quality_properties(broken, message, route, gate)
+    message = {name: F.col(f"{MESSAGE}.{name}") for name in SOURCE_COLUMNS}
+    own = without_delays(F.col(PROPERTIES)) if route.properties else F.col(PROPERTIES)
+    properties = _quality_properties(broken, message, own, route, gate)
     values = [_kept(name, plan) for name in condition_columns(plan)]
     observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
     any_bad = bad
@@ -185,7 +188,7 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
         *[F.col(name) for name in (MESSAGE, WELL_FORMED, *mask_names(plan))],
         bad.alias(BAD),
         F.when(bad, properties).otherwise(own).alias(PROPERTIES),
-        (queue * (1 << 20) + message["queueId"]).cast("bigint").alias(QUEUE),
+        (queue * (1 << TOPIC_SHIFT) + message["queueId"]).cast("bigint").alias(QUEUE),
         F.when(any_bad, observed).alias(OBSERVED),
     )
     return Projection((columns,))
@@ -200,13 +203,18 @@ def for_tasks(plan: SuitePlan) -> Projection:
     """Of routed rows what the pass's tasks are given."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    place = F.col(QUEUE)
+    for name, bit_set in ((WELL_FORMED, WELL_FORMED_BIT), (BAD, BAD_BIT)):
+        place = place + F.when(F.col(name), F.lit(bit_set)).otherwise(F.lit(0)).cast("bigint")
     return Projection(
         (
             (
                 *[F.col(f"{MESSAGE}.{name}").alias(name) for name in PASSED],
-                F.col(PROPERTIES).alias("properties"),
+                F.map_keys(PROPERTIES).alias(NAMES),
+                F.map_values(PROPERTIES).alias(VALUES),
                 F.col(f"{MESSAGE}.queueOffset").alias(OFFSET),
-                *[F.col(name) for name in (WELL_FORMED, BAD, QUEUE, OBSERVED, *mask_names(plan))],
+                place.alias(QUEUE),
+                *[F.col(name) for name in (OBSERVED, *mask_names(plan))],
             ),
         )
     )
@@ -224,7 +232,7 @@ def _kept(name: str, plan: SuitePlan) -> Column:
 
 
 def _quality_properties(
-    broken: Sequence[Check], message: dict[str, Column], route: Route, gate: Sequence[str]
+    broken: Sequence[Check], message: dict[str, Column], own: Column, route: Route, gate: Sequence[str]
 ) -> Column:
     """What a quarantined row says of itself, behind its own properties (those of an earlier quarantine go)."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -247,13 +255,17 @@ def _quality_properties(
         (VIOLATIONS, F.to_json(violations)),
     ]
     told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
-    if "properties" not in message:
+    if not route.properties:
         return told
     none = F.create_map().cast("map<string,string>")
-    kept = F.map_filter(
-        F.coalesce(message["properties"], none),
-        lambda name, _: ~name.isin([*(one for one, _ in pairs), _LEFT_OUT, *_COLUMNS]),
-    )
+    dropped = [*(one for one, _ in pairs), *_COLUMNS]
+
+    def without(names: list[str]) -> Column:
+        return F.map_filter(F.coalesce(own, none), lambda name, _: ~name.isin(names))
+
+    kept = without([*dropped, _LEFT_OUT])
+    if gate:  # a row that was bad already says it of now
+        kept = F.when(F.col(BAD), without(dropped)).otherwise(kept)
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
     left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
     return F.map_concat(F.when(fits, kept).otherwise(left_out), told)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One expectation's outcome: `result` is GX's, as JSON; `action` is what its failure asks for."""
+    """One expectation's outcome: `result` is what GX found, as JSON; `action` is what its failure asks for."""
 
     label: str
     success: bool
@@ -44,11 +44,22 @@ class Verdict:
     result: dict[str, Any]
 
 
+class Judgement(NamedTuple):
+    """GX's word on one expectation: `result` as JSON."""
+
+    success: bool
+    result: dict[str, Any]
+
+
+_NOT_MET: Final = Judgement(False, {"observed_value": None})
+"""Where there is nothing to judge: as GX says it of a mean of no values."""
+
+
 def judge(
     plan: SuitePlan,
     report: PassReport,
     aggregates: dict[str, Any],
-    asked: dict[str, dict[str, Any]],
+    asked: dict[str, Judgement],
     default: Action,
 ) -> list[Verdict]:
     """A verdict for every check; `asked` are GX's own results by label. ValidatorError where GX fails to judge."""
@@ -56,12 +67,12 @@ def judge(
     for check in plan.checks:
         label = check.source.label
         if not _has_values(check, report):
-            result = _not_met(check)
+            made = _NOT_MET
         else:
-            result = asked[label] if check.asked else _judged(check, report, aggregates)
+            made = asked[label] if check.asked else _judged(check, report, aggregates)
         unexpected = None if check.unexpected is None else int(report.counts[check.unexpected])
         action = plan.suite.action_of(check.source, default)
-        found.append(Verdict(label, bool(result["success"]), action, unexpected, result))
+        found.append(Verdict(label, made.success, action, unexpected, made.result))
     return found
 
 
@@ -75,17 +86,7 @@ def _has_values(check: Check, report: PassReport) -> bool:
     return check.needs is None or int(report.counts[check.needs]) > 0
 
 
-def _not_met(check: Check) -> dict[str, Any]:
-    """The result where there is nothing to judge: as GX says it of a mean of no values."""
-    from great_expectations.core import ExpectationValidationResult
-
-    made = ExpectationValidationResult(
-        success=False, expectation_config=check.gx.configuration, result={"observed_value": None}
-    )
-    return as_json(made)
-
-
-def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> dict[str, Any]:
+def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> Judgement:
     values: dict[Any, Any] = dict(check.static)
     values |= {metric: int(report.counts[counter]) for metric, counter in check.counters.items()}
     values |= {metric: aggregates[name] for metric, name in check.observed.items()}
@@ -96,7 +97,7 @@ def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> dic
         made = check.judge.verdict(values, runtime_configuration())
     except Exception as error:
         raise ValidatorError(f"{check.source.label}: Great Expectations could not judge it: {error}") from error
-    return as_json(made)
+    return judgement(made)
 
 
 def _examples(check: Check, report: PassReport) -> list[Any]:
@@ -110,12 +111,12 @@ def _examples(check: Check, report: PassReport) -> list[Any]:
     return [{name: row.get(name) for name in check.columns} for row in rows]
 
 
-def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, dict[str, Any]]:
-    """GX's own validation of `rows`, all checks in one metric graph: {label: result}.
+def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, Judgement]:
+    """GX's own validation of `rows`, all checks in one metric graph, by label.
 
     What GX swallows into `exception_info` is an error here: a validator that failed has not found good data.
     """
-    return {label: as_json(made) for label, (made, _) in _validated(spark, rows, checks, RESULT_FORMAT).items()}
+    return {label: judgement(made) for label, (made, _) in _validated(spark, rows, checks, RESULT_FORMAT).items()}
 
 
 def _validated(
@@ -168,13 +169,13 @@ def compare_with_gx(
                 raise ValidatorError(f"{label}: {name} is {other} for Great Expectations, {mine} for the pass")
 
 
-def as_json(result: Any) -> dict[str, Any]:
-    """GX's JSON of a result; numbers with 12 digits, so that the order in which rows were added does not show."""
-    made: dict[str, Any] = result.to_json_dict()
-    made.get("result", {}).get("details", {}).pop("unexpected_rows", None)
-    made["success"] = bool(made["success"])  # of some expectations it is NumPy's
-    made["result"] = _rounded(made.get("result", {}))
-    return made
+def judgement(made: Any) -> Judgement:
+    """What GX's result says; numbers with 12 digits, so that the order in which rows were added does not show."""
+    from great_expectations.util import convert_to_json_serializable
+
+    result: dict[str, Any] = convert_to_json_serializable(made.result)
+    result.get("details", {}).pop("unexpected_rows", None)
+    return Judgement(bool(made.success), _rounded(result))  # of some expectations `success` is NumPy's
 
 
 def _rounded(value: Any) -> Any:

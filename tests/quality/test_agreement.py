@@ -15,7 +15,7 @@ from rocketflow.quality.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.range_check import RangeCheck, check_range
 from rocketflow.quality.suite import load_suite
 from rocketflow.quality.suite_plan import plan_suite
-from rocketflow.quality.verdicts import as_json
+from rocketflow.quality.verdicts import judgement
 from tests.quality.topics import fill, write_suite
 
 if TYPE_CHECKING:
@@ -184,4 +184,4 @@ def test_one_who_judges_many_batches_says_what_great_expectations_says_of_each(
                 metrics=dict(values), execution_engine=plan.engine.engine, runtime_configuration=runtime_configuration()
             )
             ours = check.judge.verdict(dict(values), runtime_configuration())
-            assert as_json(ours) == as_json(theirs)
+            assert judgement(ours) == judgement(theirs)

@@ -12,7 +12,7 @@ from rocketflow.cli.app import run
 from rocketflow.quality.body_schema import body_spec
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.malformed import BodyReasons
-from rocketflow.quality.parsed_bodies import MESSAGE, WELL_FORMED, parsing, reasons
+from rocketflow.quality.parsed_bodies import CARRIED, MESSAGE, WELL_FORMED, parsing, reasons
 from rocketflow.quality.range_check import RangeCheck, check_range
 from tests.quality.topics import fill, suite_json, write_suite
 
@@ -31,7 +31,7 @@ def _read(spark: SparkSession, spec: BodySpec, bodies: list[bytes]) -> list[tupl
     source = StructType([StructField("body", BinaryType(), True)])
     rows = parsing(spec, source).of(spark.createDataFrame([(bytearray(one),) for one in bodies], source)).collect()
     told = reasons(spec)
-    return [tuple(row)[:-2] if row[WELL_FORMED] else told.why(bytes(row[MESSAGE].body)) for row in rows]
+    return [tuple(row)[: -len(CARRIED)] if row[WELL_FORMED] else told.why(bytes(row[MESSAGE].body)) for row in rows]
 
 
 @pytest.mark.spark

@@ -205,6 +205,29 @@ def test_gates_and_warnings(spark: SparkSession, tmp_path: Path) -> None:
     assert _run(spark, empty).good == 0
 
 
+def test_a_gate_leaves_rows_their_properties(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of a batch that is kept back say what they would have said, and the gate's reason."""
+    store = tmp_path / "store"
+    own = [{"own": "a"}, {"own": "b"}, {"own": "c" * 17_000}, {"own": "d", "QUALITY_PROPERTIES_LEFT_OUT": "true"}]
+    with MessageStore.open(store) as opened:
+        for value, properties in zip((1, -1, -2, 4), own, strict=True):
+            body = json.dumps({"i": value}).encode()
+            opened.put_message(Message("data", body, queue_id=0, tags="t", properties=properties))
+        opened.put_message(Message("data", b"{", queue_id=0, properties={"own": "e"}))
+    mean = ("expect_column_mean_to_be_between", {"column": "i", "min_value": 100})
+    done = _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, mean, schema="i int")))
+    assert (done.good, done.quarantined, done.malformed) == (0, 5, 1)
+    assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
+    rows = rows_of(store, "bad", ["body", "tags", "properties"])
+    told = [dict(row["properties"]) for row in rows]
+    assert [row["tags"] for row in rows] == ["t", "t", "t", "t", None]
+    assert [one.get("own") for one in told] == ["a", "b", None, "d", "e"]
+    assert [one.get("QUALITY_PROPERTIES_LEFT_OUT") for one in told] == [None, None, "true", None, None]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    gate, row = "expect_column_mean_to_be_between(i)", "expect_column_values_to_be_between(i)"
+    assert violations == [[gate], [gate, row], [gate, row], [gate], ["body_matches_schema", gate]]
+
+
 SEEN: list[tuple[int, int]] = []
 
 
