@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rocketflow.spark.sql_rows import SqlRows
 
 _log: Final = logging.getLogger(__name__)
-BATCH_BYTES: Final = 1 << 21
+BATCH_BYTES: Final = 1 << 22
 _MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
 
 

@@ -7,6 +7,7 @@ offset, topic and lengths here, the CRC in `record_crc`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -66,8 +67,8 @@ class RecordColumns:
         # too short for any record: zeros instead, so that there is something to look at
         self.buffer = buffer if buffer.size >= MIN_RECORD_SIZE else pa.py_buffer(bytes(MIN_RECORD_SIZE))
         self.octets = np.frombuffer(self.buffer, np.uint8)
-        self._fault(~inside, "record reaches outside of the file")
         if not inside.all():
+            self._expect(inside, "record reaches outside of the file")
             positions = np.where(inside, positions, 0)
             sizes = np.where(inside, sizes, 0)
         self.positions, self.sizes = positions, sizes
@@ -76,34 +77,37 @@ class RecordColumns:
         self._locate(inside)
 
     def _locate(self, inside: Mask) -> None:
-        self._fault(inside & (self.field(">i4", 0) != self.sizes), "size differs from the queue unit's")
+        self._expect(self.field(">i4", 0) == self.sizes, "size differs from the queue unit's")
         magic = self.field(">i4", 4)
-        v2 = magic == MAGIC_V2
-        self._fault(inside & ~v2 & (magic != MAGIC_V1), "magic code is not that of a record")
+        v2: Mask | None = None
+        if not (magic == MAGIC_V1).all():
+            v2 = magic == MAGIC_V2
+            self._expect(v2 | (magic == MAGIC_V1), "magic code is not that of a record")
         self.sys_flag = self.field(">i4", 36)
         self.born_v6 = self.sys_flag & BORN_HOST_V6_FLAG != 0
         self.store_v6 = self.sys_flag & STORE_HOST_V6_FLAG != 0
-        self.plain_hosts = not (self.born_v6.any() or self.store_v6.any())
+        self.plain_hosts = not (self.born_v6 | self.store_v6).any()
         hosts: Ints | int = 0 if self.plain_hosts else 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6
         ends = self.positions + self.sizes
         body_sizes = self.after_hosts(">i4", 84).astype(np.int64)
         self.body_starts = self.positions + (_HEAD_SIZE + hosts)
-        bad = inside & ((body_sizes < 0) | (self.body_starts + body_sizes > ends - 3))
-        body_sizes = np.where(bad | ~inside, 0, body_sizes) if bad.any() or not inside.all() else body_sizes
+        fits = (body_sizes >= 0) & (self.body_starts + body_sizes <= ends - 3)
+        if not (fits & inside).all():
+            body_sizes = np.where(fits & inside, body_sizes, 0)
         self.body_ends = self.body_starts + body_sizes
         topic_sizes, properties_sizes = self._tails(v2)
         self.properties_starts = self.topic_ends + 2
         self.properties_ends = self.properties_starts + np.maximum(properties_sizes, 0)
-        bad |= inside & ((topic_sizes < 0) | (self.topic_ends + 2 > ends) | (self.properties_ends != ends))
-        self._fault(bad, "lengths of the parts do not add up to the record's size")
+        fits &= (topic_sizes >= 0) & (self.topic_ends + 2 <= ends) & (self.properties_ends == ends)
+        self._expect(fits, "lengths of the parts do not add up to the record's size")
 
-    def _tails(self, v2: Mask) -> tuple[Ints, Ints]:
+    def _tails(self, v2: Mask | None) -> tuple[Ints, Ints]:
         """(topic sizes, properties sizes), and where the topics are."""
         # never outside of the record: the page behind it may be one that cannot be read
         last = np.maximum(self.positions + self.sizes - 2, self.positions)
         at = np.minimum(self.body_ends, last)
         self._topics: npt.NDArray[np.uint8] | None = None
-        if self.count and not v2.any():
+        if self.count and v2 is None:
             guess = int(self.octets[at[0]])
             width = guess + 3
             if bool((at + width <= last + 2).all()):
@@ -117,7 +121,7 @@ class RecordColumns:
                     return np.full(self.count, guess, np.int64), np.where(sizes >= 1 << 15, sizes - (1 << 16), sizes)
         topic_sizes = self.octets[at].astype(np.int64)
         topic_length_size: Ints | int = 1
-        if v2.any():
+        if v2 is not None:
             topic_sizes = np.where(v2, fixed_width_at(self.octets, ">i2", at), topic_sizes)
             topic_length_size = np.where(v2, 2, 1)
         self.topic_starts = self.body_ends + topic_length_size
@@ -125,9 +129,10 @@ class RecordColumns:
         sizes_at = np.clip(self.topic_ends, self.positions, last)
         return topic_sizes, fixed_width_at(self.octets, ">i2", sizes_at).astype(np.int64)
 
-    def _fault(self, bad: Mask, why: str) -> None:
-        if bad.any():
-            for row in np.flatnonzero(bad).tolist():
+    def _expect(self, good: Mask, why: str) -> None:
+        """Rows that are not, and have no fault yet (as all that are outside of the file), get this one."""
+        if not good.all():
+            for row in np.flatnonzero(~good).tolist():
                 self.faults.setdefault(row, why)
 
     def field(self, dtype: str, offset: int) -> npt.NDArray[Any]:
@@ -159,17 +164,17 @@ class RecordColumns:
 
     def check_own_offset(self, file_from_offset: int) -> None:
         """The physical offset in each record must be where it stands in a file that begins at `file_from_offset`."""
-        self._fault(self.field(">i8", 28) != self.positions + file_from_offset, "physical offset is another one")
+        self._expect(self.field(">i8", 28) == self.positions + file_from_offset, "physical offset is another one")
 
     def check_place(self, phy_offsets: Ints, queue_offsets: Ints, identity: QueueIdentity) -> None:
         """D1: the record must say that it belongs where it was found."""
-        self._fault(self.field(">i8", 28) != phy_offsets, "physical offset is another one")
+        self._expect(self.field(">i8", 28) == phy_offsets, "physical offset is another one")
         if not identity.exact:
-            self._fault(~self._names_light_queue(identity.topic, queue_offsets), "it does not name this queue")
+            self._expect(self._names_light_queue(identity.topic, queue_offsets), "it does not name this queue")
             return
-        self._fault(self.field(">i4", 12) != identity.queue_id, "queue id is another one")
-        self._fault(self.field(">i8", 20) != queue_offsets, "queue offset is another one")
-        self._fault(self._other_topics(identity.topic.encode()), "topic is another one")
+        self._expect(self.field(">i4", 12) == identity.queue_id, "queue id is another one")
+        self._expect(self.field(">i8", 20) == queue_offsets, "queue offset is another one")
+        self._expect(self._of_topic(identity.topic.encode()), "topic is another one")
 
     def _names_light_queue(self, name: str, queue_offsets: Ints) -> Mask:
         """Which records, of those without a fault, say that they are in a light queue at these offsets."""
@@ -184,15 +189,15 @@ class RecordColumns:
                 named[at] |= one == name and queue_offset == int(queue_offsets[at])
         return named
 
-    def _other_topics(self, topic: bytes) -> Mask:
+    def _of_topic(self, topic: bytes) -> Mask:
         name = np.frombuffer(topic, np.uint8)
         if self._topics is not None and self._topics.shape[1] == len(name):
-            return (self._topics != name).any(axis=1)  # type: ignore[no-any-return]
+            return (self._topics == name).all(axis=1)  # type: ignore[no-any-return]
         # a record whose lengths are wrong may say that its topic is outside of the buffer
-        other: Mask = (self.topic_ends - self.topic_starts != len(name)) | (self.topic_ends > len(self.octets))
-        rows = np.flatnonzero(~other)
-        other[rows] = (windows_at(self.octets, len(name), self.topic_starts[rows]) != name).any(axis=1)
-        return other
+        same: Mask = (self.topic_ends - self.topic_starts == len(name)) & (self.topic_ends <= len(self.octets))
+        rows = np.flatnonzero(same)
+        same[rows] = (windows_at(self.octets, len(name), self.topic_starts[rows]) == name).all(axis=1)
+        return same
 
     def bodies(self) -> pa.Array:
         """The stored bodies."""
@@ -247,6 +252,11 @@ def decompressed_runs(
         yield rows, values_array(values, pa.binary())
 
 
+@lru_cache(maxsize=64)
+def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
+
+
 class ColumnBuilder:
     """Builds the source's columns of checked records, each at most once and only those asked for.
 
@@ -267,8 +277,8 @@ class ColumnBuilder:
 
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
         """The columns, in order, as a RecordBatch of the source's types."""
-        schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
-        return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
+        arrays = [self.column(name) for name in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=_schema_of(tuple(columns)))
 
     def column(self, name: str) -> pa.Array:
         """One column by its name in `columns.SOURCE_SCHEMA`."""

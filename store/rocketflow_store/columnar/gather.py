@@ -42,7 +42,7 @@ def gather(buffer: pa.Buffer, starts: IntArray, ends: IntArray) -> pa.Array:
     if count == 0:
         return pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(b"\0\0\0\0"), pa.py_buffer(b"")])
     base = int(starts[0])
-    if int(ends[-1]) - base >= 1 << 31 or np.any(starts[1:] < ends[:-1]):
+    if int(ends[-1]) - base >= 1 << 31 or (starts[1:] < ends[:-1]).any():
         return _gather_one_by_one(buffer, starts, ends)
     offsets = np.empty(2 * count + 1, dtype=np.int32)
     offsets[0 : 2 * count : 2] = starts - base
@@ -70,8 +70,16 @@ def fixed_width_at(octets: npt.NDArray[np.uint8], dtype: str, positions: IntArra
 
 
 def windows_at(octets: npt.NDArray[np.uint8], width: int, positions: IntArray) -> npt.NDArray[np.uint8]:
-    """`width` bytes from each position: an array of shape (len(positions), width), contiguous."""
-    return np.lib.stride_tricks.sliding_window_view(octets, width)[positions]
+    """`width` bytes from each position: an array of shape (len(positions), width), contiguous.
+
+    NumPy takes items of `width` bytes, of which each begins a byte behind the last, twice as fast as rows of bytes.
+    """
+    if width == 0:
+        return np.empty((len(positions), 0), np.uint8)
+    window: npt.NDArray[Any] = np.ndarray(
+        shape=(len(octets) - width + 1,), dtype=np.dtype((np.void, width)), buffer=octets, strides=(1,)
+    )
+    return window[positions].view(np.uint8).reshape(-1, width)
 
 
 def validity_bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:

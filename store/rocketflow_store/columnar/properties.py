@@ -6,7 +6,8 @@ name or a value are ignored, later duplicates win: the same rules as `format.pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ _SEPARATOR, _NOTHING = pa.Array.from_buffers(pa.binary(), 2, [None, _OFFSETS, pa
 """Scalars taken from an array: `pa.scalar` would import pandas."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PropertySegments:
     """All name/value pairs of a batch of property strings, in row order (positions in the values buffer).
 
@@ -39,6 +40,7 @@ class PropertySegments:
     name_ends: npt.NDArray[np.int64]
     value_ends: npt.NDArray[np.int64]
     per_row: int = 0
+    _known: dict[int, bool] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
         """The value of property `name` by row, null where a row has none: a string array."""
@@ -63,20 +65,33 @@ class PropertySegments:
 
     def _constant_place(self, name: bytes) -> int | None:
         """Which of a row's `per_row` segments `name` is, where that is the same one in every row; else None."""
+        found = None
+        for place, first in enumerate(self._names_of_first_row):
+            if len(first) == len(name):
+                if not self._constant(place):
+                    return None
+                if first == name:
+                    found = place  # of duplicates the last counts
+        return found
+
+    @cached_property
+    def _names_of_first_row(self) -> list[bytes]:
+        """Nothing where names of another row have other lengths."""
         if self.per_row == 0:
-            return None
+            return []
         lengths = (self.name_ends - self.name_starts).reshape(-1, self.per_row)
         if not bool((lengths == lengths[0]).all()):
-            return None
-        found = None
-        for place in np.flatnonzero(lengths[0] == len(name)).tolist():
-            same = self._named(self.name_starts[place :: self.per_row], name)
-            if not same.all():
-                if same.any():
-                    return None
-                continue
-            found = place  # of duplicates the last counts
-        return found
+            return []
+        pairs = zip(self.name_starts[: self.per_row].tolist(), self.name_ends[: self.per_row].tolist(), strict=True)
+        view = memoryview(self.values)
+        return [bytes(view[start:end]) for start, end in pairs]
+
+    def _constant(self, place: int) -> bool:
+        """Whether every row's segment at `place` has the name that the first row's has; looked at once."""
+        if place not in self._known:
+            named = self._named(self.name_starts[place :: self.per_row], self._names_of_first_row[place])
+            self._known[place] = bool(named.all())
+        return self._known[place]
 
     def _named(self, starts: npt.NDArray[np.int64], name: bytes) -> npt.NDArray[np.bool_]:
         if len(name) == 4:

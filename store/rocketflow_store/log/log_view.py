@@ -220,7 +220,7 @@ class CommitLogView:
         if len(phy_offsets) == 0:
             return []
         numbers = phy_offsets // self._files.file_size
-        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
         runs: list[tuple[slice, MappedFile]] = []
         for start, stop in pairwise(cuts):
             mapped = self._files.find(int(phy_offsets[start]))
@@ -288,17 +288,16 @@ def _populate_runs(mapped: MappedFile, starts: npt.NDArray[np.int64], ends: npt.
     """Have ranges of a file in memory."""
     if len(starts) == 0:
         return
-    if (starts < 0).any() or (ends > mapped.file_size).any() or (ends < starts).any():
+    if ((starts < 0) | (ends > mapped.file_size) | (ends < starts)).any():
         mapped.populate(0, MIN_RECORD_SIZE)  # records that cannot be are looked for there
         starts, ends = (np.clip(one, 0, mapped.file_size) for one in (starts, ends))
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], np.maximum.accumulate(ends[order])
-    cuts = np.flatnonzero(starts[1:] - ends[:-1] > _NEAR) + 1
-    firsts, lasts = starts[np.append(0, cuts)], ends[np.append(cuts - 1, len(ends) - 1)]
+    cuts = [0, *(np.flatnonzero(starts[1:] - ends[:-1] > _NEAR) + 1).tolist(), len(starts)]
     try:
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            mapped.populate(first, last)
+        for first, stop in pairwise(cuts):
+            mapped.populate(int(starts[first]), int(ends[stop - 1]))
     except UnreadableError:  # it may be between the records
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             mapped.populate(start, end)
