@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
+from rocketflow.spark.checkpoint import checkpoint_argument
 from rocketflow.stop_signals import StoppedError
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_arguments(parser)
     parser.add_argument("--engine", choices=("auto", "kafka-python", "spark"), default="auto")
-    parser.add_argument("--checkpoint", metavar="DIR", help="the Spark query's checkpoint (--engine spark, auto)")
+    parser.add_argument(
+        "--checkpoint",
+        type=checkpoint_argument,
+        metavar="DIR",
+        help="the Spark query's checkpoint (--engine spark, auto)",
+    )
     parser.add_argument(
         "--connector-option", action="append", default=[], metavar="K=V", help="an option of Spark's Kafka sink"
     )

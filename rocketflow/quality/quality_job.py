@@ -117,7 +117,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
     parser.add_argument("--good-topic", metavar="T", help="where good rows go")
     parser.add_argument("--good-foreach", metavar="MODULE:FUNCTION", help="called with (good rows, batch id) instead")
     parser.add_argument("--quarantine-topic", required=True, metavar="T", help="where bad rows go")
-    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        type=checkpoint.checkpoint_argument,
+        metavar="DIR",
+        help="the query's checkpoint",
+    )
     parser.add_argument("--sink", metavar="PATH", help="store directory to write (default: the source)")
     parser.add_argument("--sink-id", metavar="ID", help="whose commits these are (default: the query's id)")
     parser.add_argument("--body-schema", metavar="DDL|FILE", help="'carrier string, delay int', or a JSON Schema file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,20 @@ from typing import Final
 
 _LOGS: Final = ("offsets", "commits")
 _TEMPORARY: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?\Z")
+
+
+def checkpoint_argument(text: str) -> str:
+    """`--checkpoint DIR` for argparse: ArgumentTypeError where there is a file, or where nothing is named."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("names no directory")
+    home = _directory(text)
+    if home is not None:
+        for path in (home, *home.parents):
+            if path.is_dir():
+                break
+            if path.exists():
+                raise argparse.ArgumentTypeError(f"{text}: {path} is not a directory")
+    return text
 
 
 def query_id(location: str) -> str | None:

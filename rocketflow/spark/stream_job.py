@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.arguments import JobParser, key_values
 from rocketflow.job_timing import timing
+from rocketflow.spark.checkpoint import checkpoint_argument
 from rocketflow.spark.delivered_properties import without_delays
 from rocketflow.spark.job_options import job_sink_options, job_source_options
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
@@ -63,7 +64,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
     parser.add_argument("--sql", metavar="SELECT", help="query over the view `messages` (default: body, tags, keys)")
     parser.add_argument("--sink", required=True, metavar="PATH", help="store directory to write")
     parser.add_argument("--topic", metavar="T", help="topic for rows without a column `topic`")
-    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
+    parser.add_argument(
+        "--checkpoint", required=True, type=checkpoint_argument, metavar="DIR", help="the query's checkpoint"
+    )
     parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or an interval: "5 seconds"')
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
     parser.add_argument("--sink-option", action="append", default=[], metavar="K=V", help="an option of the sink")

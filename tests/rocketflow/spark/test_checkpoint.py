@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketflow.kafka import bridge_job
+from rocketflow.quality import quality_job
+from rocketflow.spark import stream_job
 from rocketflow.spark.checkpoint import drop_unfinished_first_entry
 from rocketflow.spark.stream_job import StreamJob, run
 from rocketflow_store import StoreReader
 from tests.rocketflow.spark.stores import append, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 LEFT = ".0.c2c9f420-63b1-40d2-9072-bb6f3bb7dc25.tmp"
@@ -45,3 +50,32 @@ def test_a_checkpoint_with_anything_else_is_left_alone(tmp_path: Path, beside: s
     (tmp_path / "commits" / beside).unlink()
     assert drop_unfinished_first_entry(f"file:{tmp_path}") == [tmp_path / "offsets" / LEFT]
     assert drop_unfinished_first_entry(str(tmp_path / "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("main", "rest"),
+    [
+        (stream_job.main, "--source s --subscribe t --sink s --topic c"),
+        (quality_job.main, "--source s --subscribe t --suite x.json --good-topic g --quarantine-topic q"),
+        (bridge_job.main, "--direction store-to-kafka --bootstrap localhost:9 --store s --topics t"),
+    ],
+)
+@pytest.mark.parametrize("under", ["", "/below", "file:"])
+def test_a_checkpoint_that_is_no_directory_is_a_usage_error(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    main: Callable[[list[str]], int],
+    rest: str,
+    under: str,
+) -> None:
+    wrong = tmp_path / "passwd"
+    wrong.write_text("x")
+    given = f"{under}{wrong}" if under == "file:" else f"{wrong}{under}"
+    for value, told in ((given, f"{wrong} is not a directory"), ("", "names no directory")):
+        with pytest.raises(SystemExit) as ended:
+            main([*rest.split(), "--checkpoint", value])
+        assert ended.value.code == 2
+        error = capsys.readouterr().err
+        assert "--checkpoint" in error
+        assert told in error
+    assert wrong.read_text() == "x"
