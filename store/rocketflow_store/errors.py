@@ -218,6 +218,16 @@ class UnknownColumnError(StoreError):
         super().__init__(f"unknown column {column!r}; allowed are {', '.join(self.allowed)}")
 
 
+class BatchSchemaError(StoreError):
+    """A batch to append lacks a column, names one twice, or has one whose values are not what the column holds."""
+
+    exit_code = 2
+
+    def __init__(self, column: str, why: str) -> None:
+        self.column, self.why = column, why
+        super().__init__(f"column {column}: {why}")
+
+
 class UnknownTopicError(StoreError):
     """The store holds no such topic, or the topic no such queue."""
 

@@ -328,9 +328,10 @@ class MessageStore:
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
         """Append every row of an Arrow batch with the sink's columns.
 
-        Rows without a `topic` column go to `topic`. A refused row raises MessageRejectedError with its number before
-        anything is written; where the disk fails half-way the rows in front of that stay, whole and in order
-        (`append_commit` writes all or none). With SYNC_FLUSH the rows are durable when this returns.
+        Rows without a `topic` column go to `topic`. A refused row raises MessageRejectedError with its number, columns
+        that are not the sink's UnknownColumnError or BatchSchemaError, before anything is written; where the disk fails
+        half-way the rows in front of that stay, whole and in order (`append_commit` writes all or none). With
+        SYNC_FLUSH the rows are durable when this returns.
         """
         self._check_open()
         return self._bulk.append_batch(batch, topic)

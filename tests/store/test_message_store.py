@@ -33,6 +33,7 @@ from rocketflow_store import (
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.errors import (
+    BatchSchemaError,
     CorruptRecordError,
     MessageRejectedError,
     NotAStoreError,
@@ -456,6 +457,34 @@ def test_a_refused_row_refuses_the_batch_and_is_named(tmp_path: Path, columns: d
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s") as store, pytest.raises(UnknownColumnError, match="colour"):
         store.append_batch(pa.RecordBatch.from_pydict({"body": [b"a"], "colour": ["red"]}), topic="t")
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"tags": ["red"]}, "column body: is missing"),
+        ({"body": [1]}, "column body: is int64; it takes binary"),
+        ({"body": [b"a"], "queueId": ["one"]}, "column queueId: is string; it takes int32"),
+        ({"body": [b"a"] * 40_000, "flag": [0] * 39_999 + [1 << 40]}, "column flag: .*1099511627776"),
+        ({"body": [b"a"], "delayTimeLevel": [2.5]}, "column delayTimeLevel: is double"),
+        ({"body": [b"a"], "bornTimestamp": ["today"]}, "column bornTimestamp: is string; it takes int64"),
+        ({"body": [b"a"], "deliverTimestamp": [2.5]}, "column deliverTimestamp: is double"),
+        ({"body": [b"a"], "tags": [b"\xff"]}, "column tags: is binary; it takes string"),
+        ({"body": [b"a"], "keys": [[b"\xff"]]}, "column keys: is list"),
+        ({"body": [b"a"], "properties": [{"a": 1}]}, "column properties: is struct.*takes map<string, string>"),
+    ],
+)
+def test_columns_that_cannot_be_taken_refuse_the_batch(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        with pytest.raises(BatchSchemaError, match=why):
+            store.append_batch(pa.RecordBatch.from_pydict(columns), topic="t")
+        assert store.max_phy_offset == 0
+
+
+def test_a_column_that_is_there_twice_refuses_the_batch(tmp_path: Path) -> None:
+    body = pa.array([b"a"])
+    with MessageStore.open(tmp_path / "s") as store, pytest.raises(BatchSchemaError, match="body: is there more than"):
+        store.append_batch(pa.Table.from_arrays([body, body], ["body", "body"]), topic="t")
 
 
 def test_rows_without_keys_and_tags_stay_rows(tmp_path: Path) -> None:

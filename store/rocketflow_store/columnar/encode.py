@@ -29,7 +29,7 @@ from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
-from rocketflow_store.errors import MessageRejectedError, UnknownColumnError
+from rocketflow_store.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
+_MAP: Final = pa.map_(pa.string(), pa.string())
 _PROPERTIES_ROOM: Final = 512
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
 
@@ -162,15 +163,17 @@ class BatchEncoder:
     # -- checks
 
     def validate(self, batch: pa.RecordBatch | pa.Table) -> set[str]:
-        """Refuse a batch with an unknown column, or with a row that the store cannot keep (the first such row).
+        """Refuse a batch with columns that are not the sink's, or with a row that the store cannot keep (the first).
 
         The light queues that rows name, where the store has any.
         """
         for name in batch.schema.names:
             if name not in SINK_COLUMNS:
                 raise UnknownColumnError(name, SINK_COLUMNS)
+            if batch.schema.names.count(name) > 1:
+                raise BatchSchemaError(name, "is there more than once: keep one of them")
         if "body" not in batch.schema.names:
-            raise UnknownColumnError("(no body)", SINK_COLUMNS)
+            raise BatchSchemaError("body", "is missing: every message needs one (binary or string)")
         first = 0
         light: set[str] = set()
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
@@ -184,6 +187,7 @@ class BatchEncoder:
     def _validate_part(self, columns: _Columns, first: int) -> None:
         config = self._config
         bodies = columns.bodies
+        columns.convert_all()
         if bodies.null_count:
             raise _rejected("the body is null", first + _first(bodies.is_null()))
         sizes = _lengths(bodies)
@@ -430,7 +434,7 @@ class _Columns:
 
     def __init__(self, batch: pa.RecordBatch, default_topic: str | None) -> None:
         self._batch, self._default_topic = batch, default_topic
-        self.bodies = _as_binary(batch.column("body"))
+        self.bodies = _cast("body", batch.column("body"), pa.binary())
         self.topic = self._text("topic")
         self.tags = self._text("tags")
         self.keys = self._keys()
@@ -439,16 +443,28 @@ class _Columns:
 
     @cached_property
     def _map(self) -> PropertyMap | None:
-        properties = self._get("properties", None)
+        properties = self._map_column()
         return None if properties is None or len(self.bodies) == 0 else PropertyMap(properties)
+
+    def _map_column(self) -> pa.Array | None:
+        column = self._get("properties", None)
+        return column if column is None or _is_text_map(column.type) else _cast("properties", column, _MAP)
 
     def _get(self, name: str, kind: pa.DataType | None) -> pa.Array | None:
         if name not in self._batch.schema.names:
             return None
         column = self._batch.column(name)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        return column if kind is None or column.type == kind else column.cast(kind)
+        return column if kind is None else _cast(name, column, kind)
+
+    def convert_all(self) -> None:
+        """Meet every value that a column cannot hold, before anything is made of the batch: BatchSchemaError."""
+        for name in ("flag", "delayTimeLevel"):
+            self._get(name, pa.int32())
+        for name in ("bornTimestamp", "deliverTimestamp"):
+            column = self._get(name, None)
+            if column is not None and not pa.types.is_timestamp(column.type):
+                self._milliseconds(name)
+        self._map_column()
 
     def _text(self, name: str) -> pa.Array | None:
         return self._get(name, pa.string())
@@ -458,14 +474,14 @@ class _Columns:
         if column is None:
             return None
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            lists = column.cast(pa.list_(pa.string()))
+            lists = _cast("keys", column, pa.list_(pa.string()))
             if lists.flatten().null_count:  # one null would make the whole row's keys null
                 lists = pa.array(
                     [None if row is None else [key for key in row if key is not None] for row in lists.to_pylist()],
                     type=lists.type,
                 )
             return pc.binary_join(lists, _text_scalar(" ")).cast(pa.string())
-        return column.cast(pa.string())
+        return _cast("keys", column, pa.string())
 
     def topics(self) -> pa.Array:
         """The topic of every row, null where neither column nor default names one."""
@@ -509,7 +525,7 @@ class _Columns:
                 return values
             rounded_down = np.asarray(values.fill_null(0)) // per_ms
             return with_validity(int_array(rounded_down, pa.int64()), np.asarray(values.is_valid()).astype(bool))
-        return column.cast(pa.int64())
+        return _cast(name, column, pa.int64())
 
     def delay_levels(self, most: int) -> npt.NDArray[np.int32] | None:
         column = self._get("delayTimeLevel", pa.int32())
@@ -694,10 +710,18 @@ def _empty_to_null(column: pa.Array) -> pa.Array:
     return pc.if_else(bool_array(lengths > 0), column, None)
 
 
-def _as_binary(column: Any) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return column if column.type == pa.binary() else column.cast(pa.binary())
+def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BatchSchemaError(name, f"is {column.type}; it takes {kind}: {error}") from error
+
+
+def _is_text_map(kind: pa.DataType) -> bool:
+    texts = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+    return pa.types.is_map(kind) and kind.key_type in texts and kind.item_type in texts
 
 
 def _lengths(column: pa.Array) -> Ints:
