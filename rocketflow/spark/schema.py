@@ -59,6 +59,16 @@ class ColumnNameError(UnknownColumnError):
             self.args = (f"{self.args[0]} (did you mean {nearest}?)",)
 
 
+class RepeatedColumnError(StoreError):
+    """A schema names a column of the source more than once."""
+
+    exit_code = 2
+
+    def __init__(self, column: str) -> None:
+        super().__init__(f"column {column} is in the schema more than once; read it once and copy it in the query")
+        self.column = column
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """The columns to read, in order, and the exact Arrow schema to yield them under."""
@@ -73,7 +83,9 @@ class Projection:
 
         seen: set[str] = set()
         for field in schema.fields:
-            if field.name not in COLUMN_TYPES or field.name in seen:
+            if field.name in seen:
+                raise RepeatedColumnError(field.name)
+            if field.name not in COLUMN_TYPES:
                 raise ColumnNameError(field.name, tuple(name for name in COLUMN_TYPES if name not in seen))
             seen.add(field.name)
             actual = COLUMN_TYPES[field.name]
