@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
 from rocketflow_store.clock import ManualClock
+from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.log.chunk_append import PlacedChunk
 from rocketflow_store.log.flush import ThoroughSchedule, flush_due
+from rocketflow_store.put.bulk_append import BulkAppend
 
 START = 1_700_000_000_000
 LOG_SIZE = 1 << 16
@@ -109,6 +113,28 @@ def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualCloc
         clock.set(START + 10_000)
         store._flushing.log_step()
         assert store._commit_log.flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
+
+
+def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write to each of many queues costs more than its bytes: a batch makes as few of them as it can."""
+    seen = []
+
+    def append_and_flush(self: BulkAppend, chunk: EncodedChunk) -> PlacedChunk:
+        placed = append(self, chunk)
+        store._flushing.log_step()
+        seen.append((store._commit_log.flushed_offset == placed.end, store.max_offset("t", 0)))
+        return placed
+
+    append = BulkAppend._append_chunk
+    monkeypatch.setattr(BulkAppend, "_append_chunk", append_and_flush)
+    batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 9_000, "queueId": [n % 100 for n in range(9_000)]})
+    with opened(tmp_path / "s", clock, mapped_file_size_commit_log=1 << 24) as store:
+        store.create_topic("t", 100)
+        store.append_batch(batch, topic="t")
+        assert seen == [(True, 0)] * 3
+        assert store.max_offset("t", 0) == 90
 
 
 def test_who_waits_for_a_sync_does_not_wait_for_pages(tmp_path: Path, clock: ManualClock) -> None:

@@ -107,9 +107,8 @@ class FlushServices:
         end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log()
-            self._dispatch.follow()
-        elif self._dispatch.failure is not None:
-            self._dispatch.follow()
+        if self._parts.sync_flush or self._dispatch.failure is not None:
+            self._dispatch.follow()  # else who appends dispatches, many units a queue at a time
 
     def queues_step(self) -> None:
         """FlushConsumeQueueService: sync queues of which enough waits; when time is up everything, with checkpoint."""
