@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store import events
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
+from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.mapped_files.log_directories import LogDirectories
 
-_SYNCS_AT_ONCE: Final = 4
 _FAR_AHEAD_MS: Final = 24 * 3_600_000
 """So far a clock may have been set back: what is told beyond is what damage made of it."""
 
@@ -93,11 +92,7 @@ class StoreParts:
         """Make the newest log files, every queue and the index durable."""
         for mapped in self.files.files[-2:]:
             mapped.sync()
-        with ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync") as pool:
-            index = pool.submit(self.index.sync)
-            for _ in pool.map(lambda queue: queue.sync(), self.queues.all()):
-                pass
-            index.result()
+        sync_together([self.index.sync, *(queue.sync for queue in self.queues.unsynced())])
         self.batch_queues.sync()
 
     def close_files(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
@@ -242,16 +244,26 @@ class FileQueueTable:
         for known in self._known.values():
             known.forget()
 
+    def unsynced(self, least_bytes: int = 0) -> list[ConsumeQueue]:
+        """Queues to which something was put since their last sync, at least `least_bytes`; by topic and id."""
+        known = self._known  # replaced where a topic is removed
+        keys = sorted(key for key, one in list(known.items()) if one.queue.is_unsynced(least_bytes))
+        return [known[key].queue for key in keys]
+
+    def sync(self, least_bytes: int = 0) -> None:
+        """Make all of them durable. One thread at a time."""
+        sync_together([queue.sync for queue in self.unsynced(least_bytes)])
+
     def sync_directories(self) -> None:
         """Make the existence of queues and files durable."""
         if not self._directory.is_dir():
             return
-        for queue in self.all():
-            if queue.created:
-                queue.created = False
-                directory = self._directory / queue.topic / str(queue.queue_id)
-                sync_directory(directory)
-                sync_directory(directory.parent)
+        created = [queue for queue in self.all() if queue.created]
+        for queue in created:  # before the syncs: what is made meanwhile is left to the next
+            queue.created = False
+        topics = {queue.topic: self._directory / queue.topic for queue in created}
+        sync_together([partial(sync_directory, topics[one.topic] / str(one.queue_id)) for one in created])
+        sync_together([partial(sync_directory, directory) for directory in topics.values()])
         sync_directory(self._directory)
 
     def last_units(self) -> Units:

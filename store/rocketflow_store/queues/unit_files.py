@@ -191,10 +191,14 @@ class UnitFiles:
         """Delete the `count` oldest files: see `MappedFileQueue.remove_first`."""
         return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)]
 
+    def is_unsynced(self, least_bytes: int = 0) -> bool:
+        """Whether something was put since the last sync, at least `least_bytes` of it."""
+        return self._unsynced_from >= 0 and self._unsynced_bytes >= least_bytes
+
     def sync(self, least_bytes: int = 0) -> bool:
         """Make what was put durable, where it is at least `least_bytes`; whether it was. One thread at a time."""
         start = self._unsynced_from
-        if start < 0 or self._unsynced_bytes < least_bytes:
+        if not self.is_unsynced(least_bytes):
             return False
         self._unsynced_from, self._unsynced_bytes = -1, 0
         try:

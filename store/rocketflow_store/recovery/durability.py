@@ -36,8 +36,8 @@ def make_derived_durable(
     paths: StorePaths, queues: FileQueueTable, batch_queues: BatchQueueTable, index: IndexService, *, unclean: bool
 ) -> None:
     """Sync queues and index; behind an unclean stop every directory of the store too."""
+    queues.sync()
     for queue in queues.all():
-        queue.sync()
         queue.created |= unclean
     for batch_queue in batch_queues.all():
         batch_queue.created |= unclean

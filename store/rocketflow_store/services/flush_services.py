@@ -119,7 +119,7 @@ class FlushServices:
             return
         self._parts.flush.check()
         with self._lock:
-            self._fencing(lambda: [queue.sync(least_pages * PAGE_BYTES) for queue in self._parts.queues.all()])
+            self._fencing(lambda: self._parts.queues.sync(least_pages * PAGE_BYTES))
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
@@ -165,8 +165,7 @@ class FlushServices:
 
     def _sync_derived(self) -> None:
         self._parts.batch_queues.sync()
-        for queue in self._parts.queues.all():
-            queue.sync()
+        self._parts.queues.sync()
         self._parts.queues.sync_directories()
         with self._dispatch.lock:  # the newest index file may be about to be another
             self._parts.index.sync()
