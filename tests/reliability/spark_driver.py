@@ -29,6 +29,16 @@ def run(spark: SparkSession, request: dict[str, Any]) -> None:
     query.awaitTermination()
 
 
+def _where(error: PySparkException | Py4JJavaError) -> str:
+    """Where in Spark an assertion failed that says no more than that."""
+    thrown, frames = getattr(error, "_origin", None), []
+    while thrown is not None:
+        if thrown.getClass().getName() == "java.lang.AssertionError":
+            frames = [frame.toString() for frame in thrown.getStackTrace()[:12]]
+        thrown = thrown.getCause()
+    return "".join(f"\n  at {frame}" for frame in frames)
+
+
 def main() -> None:
     # Four attempts a task: a worker that dies is then a retry, not the end of the query.
     # Executors of a cluster on this machine are as small as Spark allows.
@@ -44,7 +54,7 @@ def main() -> None:
             if not isinstance(error, (PySparkException, Py4JJavaError)):  # the connection broke, not the query
                 jvm.wait(60)
                 os._exit(9)
-            answer = {"ok": False, "error": str(error).partition("=== Streaming Query ===")[0]}
+            answer = {"ok": False, "error": str(error).partition("=== Streaming Query ===")[0] + _where(error)}
         print("RF " + json.dumps(answer), flush=True)
     spark.stop()
 
