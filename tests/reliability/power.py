@@ -104,6 +104,7 @@ class Run:
     """Go on where the store refuses or fails, as long as it does so with a StoreError."""
     may_lose: bool = False
     """Messages may be gone since the last process."""
+    queues: int = 2
     before_close: Callable[[MessageStore], None] = lambda _: None
     store: MessageStore | None = None
     refused: set[int] = field(default_factory=set)
@@ -121,6 +122,7 @@ class Run:
             acks=list(instant.acks),
             attempted=instant.attempted,
             equal=self.equal,
+            queues=self.queues,
         )
 
     def go(self, steps: int) -> None:
@@ -133,7 +135,7 @@ class Run:
             self.acks = there
             self._flushed = len(there)  # an open makes durable what it finds
             with suppress(*tolerated):
-                self.store.create_topic("t", 2)
+                self.store.create_topic("t", self.queues)
             for _ in range(steps):
                 with suppress(*tolerated):
                     self._step(self.store)

@@ -23,11 +23,13 @@ pytestmark = pytest.mark.slow
 STEPS = 160
 IMAGES = 15
 """Power losses in one run."""
+MANY_QUEUES = 30
+"""So many are synced several at a time."""
 COMMITS = at_call("pwrite", "commitlog")
 SHARES = (0.1, 0.5, 0.9)
 
 
-def run_of(directory: Path, seed: int, flush: str, **settings: Any) -> Run:
+def run_of(directory: Path, seed: int, flush: str, queues: int = 2, **settings: Any) -> Run:
     """A run with about `IMAGES` instants kept; with a store pool, half of them before something is committed."""
     rng = random.Random(seed)
     (directory / "live").mkdir(parents=True)
@@ -35,6 +37,7 @@ def run_of(directory: Path, seed: int, flush: str, **settings: Any) -> Run:
         chance = IMAGES / (STEPS * (7 if flush == "sync" else 4))
         often = 5 if settings else 1
         run = Run(disk, flush, rng, lambda call: rng.random() < chance * (often if COMMITS(call) else 1), settings)
+        run.queues = queues
         run.go(STEPS)
     run.instants = run.instants[: 2 * IMAGES]
     return run
@@ -61,12 +64,17 @@ def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[...
         shutil.rmtree(tmp_path / "run")
 
 
-@pytest.mark.parametrize("flush", ["sync", "async"])
-def test_power_loss(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    counts = tally("S06", flush)
+@pytest.mark.parametrize(
+    ("flush", "queues", "runs"),
+    [("sync", 2, (5, 67)), ("async", 2, (5, 67)), ("sync", MANY_QUEUES, (2, 20)), ("async", MANY_QUEUES, (3, 20))],
+)
+def test_power_loss(
+    tmp_path: Path, flush: str, queues: int, runs: tuple[int, int], tally: Callable[..., Tally]
+) -> None:
+    counts = tally("S06", flush if queues == 2 else f"{flush}, many queues")
     taken = promised = 0
-    for seed in seeds(5, 67):
-        run = run_of(tmp_path / "run", seed, flush)
+    for seed in seeds(*runs):
+        run = run_of(tmp_path / "run", seed, flush, queues)
         assert run.instants
         for number, instant in enumerate(run.instants):
             p = SHARES[number % len(SHARES)]
