@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,18 @@ def test_each_is_done_once(count: int) -> None:
     done: list[int] = []
     sync_together([partial(done.append, number) for number in range(count)])
     assert sorted(done) == list(range(count))
+
+
+def test_each_is_done_where_the_interpreter_ends(tmp_path: Path) -> None:
+    """No thread begins then any more."""
+    script = """
+import atexit, sys
+from functools import partial
+from rocketflow_store.files.sync_together import sync_together
+atexit.register(lambda: sync_together([partial(print, number) for number in range(100)]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert [int(line) for line in done.stdout.split()] == list(range(100)), done.stderr
 
 
 def test_several_are_under_way_at_once() -> None:

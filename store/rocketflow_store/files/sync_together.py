@@ -21,10 +21,16 @@ def sync_together(syncs: Sequence[Callable[[], object]]) -> None:
         _in_turn(syncs)
         return
     size = -(-len(syncs) // (_AT_ONCE * _TURNS))
+    under_way = []
     with ThreadPoolExecutor(_AT_ONCE, "sync") as pool:
-        parts = [pool.submit(_in_turn, syncs[at : at + size]) for at in range(0, len(syncs), size)]
-    for part in parts:
-        part.result()
+        for at in range(0, len(syncs), size):
+            part = syncs[at : at + size]
+            try:
+                under_way.append(pool.submit(_in_turn, part))
+            except RuntimeError:  # no thread can be had: a limit of the system, or the interpreter is about to end
+                _in_turn(part)
+    for one in under_way:
+        one.result()
 
 
 def _in_turn(syncs: Sequence[Callable[[], object]]) -> None:
