@@ -101,20 +101,18 @@ class Tree:
     def run(
         self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0
     ) -> subprocess.CompletedProcess[str]:
-        """pytest in this tree; with `trials` so many of each test that counts them, else its sample."""
+        """The tests in this tree; with `trials` so many of each test that counts them, else its sample."""
+        given = {"RF_SEED": str(seed), **({"RF_TRIALS": str(trials)} if trials else {})}
+        return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, **given)
+
+    def pytest(self, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+        """pytest in this tree, with its modules and what is `given` in the environment."""
         roots = [str(self.path), str(self.path / "store")]
+        inherited = {name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")}
         return subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"),
-                *(f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests),
-            ],
+            [sys.executable, "-m", "pytest", "--no-header", "-p", "no:cacheprovider", *arguments],
             cwd=self.path,
-            env={
-                **{name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")},
-                "PYTHONPATH": os.pathsep.join(roots),
-                "RF_SEED": str(seed),
-                **({"RF_TRIALS": str(trials)} if trials else {}),
-            },
+            env={**inherited, "PYTHONPATH": os.pathsep.join(roots), **given},
             capture_output=True,
             text=True,
             timeout=2 * TEST_SECONDS,

@@ -30,6 +30,16 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
 
+def test_every_bug_names_tests_that_exist(base: Tree) -> None:
+    named = {test for bug in BUGS for test in bug.tests}
+    files = {test.split("::")[0] for test in named}  # of names side by side pytest lets a wider one hide a wrong one
+    done = base.pytest("--collect-only", *files)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    there = {line for line in done.stdout.splitlines() if "::" in line}
+    there |= {test.split("[")[0] for test in there} | {test.split("::")[0] for test in there}
+    assert named - there == set()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_planted_bugs_are_noticed(base: Tree, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[...
 @pytest.mark.parametrize(
     ("flush", "queues", "runs"),
     [("sync", 2, (5, 67)), ("async", 2, (5, 67)), ("sync", MANY_QUEUES, (2, 20)), ("async", MANY_QUEUES, (3, 20))],
+    ids=["sync", "async", "sync-many-queues", "async-many-queues"],
 )
 def test_power_loss(
     tmp_path: Path, flush: str, queues: int, runs: tuple[int, int], tally: Callable[..., Tally]
