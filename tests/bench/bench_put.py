@@ -32,6 +32,9 @@ _SLOW_SYNC_S: Final = 0.003
 _IN_FLIGHT: Final = 4096
 """Messages whose futures a caller waits for at most: as RocketMQ's producers bound what is not answered."""
 
+_BARE: Final = "64 threads that hand bytes over and wait, no store"
+"""What bounds 64 writers: Python's threads themselves, and the disk."""
+
 
 def run(scale: float) -> Iterator[Figure]:
     try:
@@ -72,7 +75,8 @@ def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterato
 
 
 def _group_commit(path: Path, count: int) -> Iterator[Figure]:
-    """SYNC_FLUSH, 200 B: one writer, 8 and 64 writers that wait for each message, one that keeps futures in flight.
+    """SYNC_FLUSH, 200 B: one writer, 8 and 64 writers that wait for each message, one that keeps futures in flight,
+    and 64 threads without any store.
 
     On this machine's disk as it is, and with every sync of it made to take at least `_SLOW_SYNC_S`: how much sharing a
     sync gains depends on what a sync costs.
@@ -92,6 +96,9 @@ def _group_commit(path: Path, count: int) -> Iterator[Figure]:
                 for name, share in (("p50", 50), ("p99", 99)):
                     of_share = float(np.percentile(latencies_ms, share))
                     runs.setdefault((disk_label, f"{label}, {name}"), []).append(of_share)
+            with _slowed(least_s):
+                rate = _handed_over(path, 64, count // 64)
+            runs.setdefault((disk_label, _BARE), []).append(rate / 1e3)
     figures = {
         (disk_label, label): Figure(
             f"put 200 B SYNC, {disk_label}, {label}", "ms" if ", p" in label else "k msg/s", tuple(found)
@@ -100,7 +107,7 @@ def _group_commit(path: Path, count: int) -> Iterator[Figure]:
     }
     yield from figures.values()
     for disk_label, label in figures:
-        if label in ("8 writers", "64 writers", "one writer, futures"):
+        if label in ("8 writers", "64 writers", _BARE, "one writer, futures"):
             yield ratio(figures[disk_label, label], figures[disk_label, "one writer"])
 
 
@@ -137,6 +144,42 @@ def _one_by_one(store: MessageStore, count: int, latencies: list[float]) -> None
         began = clock()
         store.put_message(_MESSAGE)
         latencies.append(clock() - began)
+
+
+def _handed_over(path: Path, threads: int, each: int) -> float:
+    """Requests a second of threads that do nothing but wait for one that writes and syncs what it was handed.
+
+    A group commit without anything to encode, number or dispatch: no store with such writers can be faster.
+    """
+    waiting: deque[threading.Lock] = deque()
+    work = threading.Semaphore(0)
+
+    def hand_over() -> None:
+        synced = threading.Lock()
+        synced.acquire()
+        for _ in range(each):
+            waiting.append(synced)
+            work.release()
+            synced.acquire()
+
+    with path.with_name("handed-over").open("wb", buffering=0) as file:
+        workers = [threading.Thread(target=hand_over) for _ in range(threads)]
+        began = time.perf_counter()
+        for one in workers:
+            one.start()
+        left = threads * each
+        while left:
+            work.acquire()
+            group = [waiting.popleft() for _ in range(len(waiting))]
+            if group:
+                file.write(_BODY * len(group))
+                disk.fdatasync(file.fileno())
+            for synced in group:
+                synced.release()
+            left -= len(group)
+        for one in workers:
+            one.join()
+        return threads * each / (time.perf_counter() - began)
 
 
 def _in_flight(request: Callable[[int], Any], messages: int) -> Callable[[MessageStore, int, list[float]], None]:
