@@ -7,8 +7,9 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from rocketflow_store.columnar.batch_records import CheckedBatch
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError
@@ -47,6 +48,10 @@ from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from rocketflow_store.config import StoreConfig
     from rocketflow_store.put_later import TimerCongestion
 
@@ -149,10 +154,21 @@ class MessageEncoder:
         )
         return fields, properties
 
-    def check_batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> CheckedBatch:
-        """A client batch of which every entry can be stored; MessageRejectedError where one cannot."""
+    def check_batch(
+        self,
+        batch: MessageBatch,
+        queue_id: int,
+        now_ms: int,
+        positions: Sequence[int] | npt.NDArray[np.int64] | None = None,
+    ) -> CheckedBatch:
+        """A client batch of which every entry can be stored; MessageRejectedError where one cannot.
+
+        `positions` of its entries are found where they are not known.
+        """
         check_send_topic(batch.topic)
-        positions = self._entries(batch)
+        self._check_batch_size(batch)
+        if positions is None:
+            positions = self._entries(batch)
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
         if batch.sys_flag & (TRANSACTION_MASK | INNER_BATCH_FLAG):
@@ -171,16 +187,8 @@ class MessageEncoder:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
-        suspicious = len(batch.body) > room  # mostly the whole batch is smaller than the properties of one may be
-        for row, (at, end) in enumerate(pairwise([*positions, len(batch.body)]) if suspicious else ()):
-            if end - at > room:
-                body_size = int.from_bytes(batch.body[at + BODY_SIZE_AT : at + BODY_AT], "big")
-                if end - at - FIXED_SIZE - body_size > room:
-                    raise MessageRejectedError(
-                        PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                        f"properties of {end - at - FIXED_SIZE - body_size} bytes, {room} are left for them in a batch",
-                        row,
-                    )
+        if len(batch.body) > room:  # mostly the whole batch is smaller than the properties of one may be
+            _check_properties(batch.body, positions, room)
         hosts = len(born_host) + len(self._store_host)
         most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + _NEW_UNIQ_KEY_SIZE
         size = len(batch.body) + len(positions) * (most - FIXED_SIZE)
@@ -204,6 +212,7 @@ class MessageEncoder:
 
     def inner_batch(self, batch: MessageBatch) -> Message:
         """A client batch as the one message that a BatchCQ topic keeps of it."""
+        self._check_batch_size(batch)
         count = len(self._entries(batch))
         if count > _MAX_INNER_NUM:
             raise MessageRejectedError(
@@ -220,12 +229,15 @@ class MessageEncoder:
             reconsume_times=batch.reconsume_times,
         )
 
-    def _entries(self, batch: MessageBatch) -> list[int]:
+    def _check_batch_size(self, batch: MessageBatch) -> None:
         if len(batch.body) > self._config.max_message_size:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL,
                 f"batch of {len(batch.body)} bytes, maxMessageSize is {self._config.max_message_size}",
             )
+
+    @staticmethod
+    def _entries(batch: MessageBatch) -> list[int]:
         try:
             positions = entry_positions(batch.body)
         except ValueError as error:
@@ -255,3 +267,19 @@ class MessageEncoder:
                 properties.pop(name, None)
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
+
+
+def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int64], room: int) -> None:
+    """Refuse a batch body with an entry whose properties take more than `room` bytes."""
+    starts = np.asarray(positions, np.int64)
+    sizes = np.diff(starts, append=len(body))
+    for row in np.flatnonzero(sizes > room).tolist():
+        at = int(starts[row])
+        body_size = int.from_bytes(body[at + BODY_SIZE_AT : at + BODY_AT], "big")
+        property_size = int(sizes[row]) - FIXED_SIZE - body_size
+        if property_size > room:
+            raise MessageRejectedError(
+                PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+                f"properties of {property_size} bytes, {room} are left for them in a batch",
+                row,
+            )

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.broker_conf import load_broker_conf
+from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.encode import BatchEncoder
@@ -40,7 +41,7 @@ from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.errors import CorruptRecordError, StoreError
-from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body
+from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.compression import compress_body, decompress_body
 from rocketflow_store.format.message_id import decode_offset_msg_id, offset_msg_id
@@ -428,6 +429,11 @@ def batch_body(data: bytes) -> None:
     with suppress(ValueError):
         entries = decode_batch_body(data)
         assert encode_batch_body(entries) == unmarked(data, entries)
+    half = len(data) // 2
+    bodies = [data, data[:half], data[half:]]
+    together = entry_positions_of(bodies)
+    if together is not None:
+        assert [found.tolist() for found in together] == [entry_positions(body) for body in bodies]
 
 
 def unmarked(data: bytes, entries: list[BatchEntry]) -> bytes:

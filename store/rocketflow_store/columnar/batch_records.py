@@ -41,7 +41,7 @@ class CheckedBatch:
     topic: str
     queue_id: int
     body: bytes
-    positions: Sequence[int]
+    positions: Sequence[int] | Ints
     suffix: bytes
     sys_flag: int
     born_timestamp: int
@@ -51,12 +51,13 @@ class CheckedBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """Encoded records; those of batch i are [row_ends[i - 1], row_ends[i])."""
+    """Encoded records; those of batch i are the `counts[i]` from `firsts[i]` on."""
 
     octets: npt.NDArray[np.uint8]
     starts: Ints
     sizes: Ints
-    row_ends: list[int]
+    firsts: Ints
+    counts: Ints
 
 
 def encode_batches(batches: Sequence[CheckedBatch], store_host: bytes, *, property_crc: bool) -> BatchRecords:
@@ -111,7 +112,7 @@ def encode_batches(batches: Sequence[CheckedBatch], store_host: bytes, *, proper
     ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
     data = records.buffers()[2]
     writable = np.asarray(memoryview(data)).view(np.uint8) if data.is_mutable else np.frombuffer(data, np.uint8).copy()
-    return BatchRecords(writable, ends[:-1], sizes, np.cumsum(counts).tolist())
+    return BatchRecords(writable, ends[:-1], sizes, np.cumsum(counts) - counts, counts)
 
 
 def _properties(

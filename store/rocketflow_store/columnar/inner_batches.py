@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import fixed_width_at, gather, int_array
 from rocketflow_store.columnar.properties import split_properties
@@ -62,26 +63,33 @@ def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(whole.columns[:-1], names=list(columns))
 
 
+def _entries(bodies: Sequence[bytes], rows: Ints) -> list[Ints]:
+    """Where the entries of each body begin; NoBatchBodyError names the row of one that is no batch."""
+    together = entry_positions_of(bodies)
+    if together is not None:
+        return together
+    found = []
+    for body, row in zip(bodies, rows.tolist(), strict=True):
+        try:
+            found.append(np.array(entry_positions(body), np.int64))
+        except ValueError as error:
+            raise NoBatchBodyError(row, str(error)) from error
+    return found
+
+
 def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa.RecordBatch:
     """The messages of the batches in `rows`."""
     bodies = records.column("body")
     ends = np.frombuffer(bodies.buffers()[1], np.int32, len(bodies) + 1, bodies.offset * 4).astype(np.int64)
     values = bodies.buffers()[2]
     octets = np.frombuffer(values, np.uint8)
-    positions: list[int] = []
-    counts = np.zeros(len(rows), np.int64)
-    for number, row in enumerate(rows.tolist()):
-        try:
-            found = entry_positions(octets[ends[row] : ends[row + 1]].tobytes())
-        except ValueError as error:
-            raise NoBatchBodyError(row, str(error)) from error
-        counts[number] = len(found)
-        positions += found
+    found = _entries([octets[ends[row] : ends[row + 1]].tobytes() for row in rows.tolist()], rows)
+    counts = np.array([len(one) for one in found], np.int64)
     schema = pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
-    if not positions:
+    if not counts.any():
         return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
     of_record = np.repeat(rows, counts)
-    at = np.array(positions, np.int64) + ends[of_record]
+    at = np.concatenate(found) + ends[of_record]
     body_ends = at + BODY_AT + fixed_width_at(octets, ">i4", at + BODY_SIZE_AT)
     own_ends = body_ends + 2 + fixed_width_at(octets, ">i2", body_ends)
     own_bodies = gather(values, at + BODY_AT, body_ends)

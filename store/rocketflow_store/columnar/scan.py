@@ -1,6 +1,6 @@
 """Where records begin: the chain of sizes, followed in a plain loop; everything else about them is vectorised.
 
-So is the chain where many records of one size follow each other.
+So is the chain where many records of one size follow each other. Entries of batches make such a chain too.
 """
 
 from __future__ import annotations
@@ -56,17 +56,43 @@ class Scan:
 
 def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int = 1 << 13) -> Scan:
     """Follow the sizes from `position` (a record boundary) up to `limit`; magic codes are checked, CRCs are not."""
+    positions, at = follow_sizes(buffer, position, limit, MIN_RECORD_SIZE, max_records)
+    ends = np.append(positions[1:], at) if len(positions) else positions
+    stopped_full = len(positions) == max_records
+    if len(positions):
+        magic = fixed_width_at(np.frombuffer(buffer, np.uint8), ">i4", positions + 4)
+        bad = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
+        if len(bad):
+            first = int(bad[0])
+            at = int(positions[first])
+            positions, ends, stopped_full = positions[:first], ends[:first], False
+    if stopped_full or at == limit:
+        stop = ScanStop.LIMIT
+    elif is_blank(memoryview(buffer), at, limit):
+        stop = ScanStop.BLANK
+    else:
+        stop = ScanStop.END
+    return Scan(positions, ends - positions, at, stop)
+
+
+def follow_sizes(
+    buffer: pa.Buffer, position: int, limit: int, least_size: int, most: int
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Where up to `most` parts begin that begin with their own size (i32), and the end of the last one.
+
+    The chain ends before a part of less than `least_size` bytes or one that reaches beyond `limit`.
+    """
     view = memoryview(buffer)
     unpack = _SIZE.unpack_from
     found: list[int] = []
     append = found.append
     runs: list[npt.NDArray[np.int64]] = []
     at, size_before, alike, at_once = position, 0, 0, _AT_ONCE
-    left = max_records
-    last = limit - MIN_RECORD_SIZE
+    left = most
+    last = limit - least_size
     while at <= last and len(found) < left:
         (size,) = unpack(view, at)
-        if size < MIN_RECORD_SIZE or at + size > limit:
+        if size < least_size or at + size > limit:
             break
         append(at)
         at += size
@@ -82,23 +108,7 @@ def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int 
                 left -= len(found) + len(more)
                 found.clear()
                 at += size * len(more)
-    positions = np.concatenate([*runs, np.array(found, np.int64)])
-    ends = np.append(positions[1:], at) if len(positions) else positions
-    stopped_full = len(positions) == max_records
-    if len(positions):
-        magic = fixed_width_at(np.frombuffer(buffer, np.uint8), ">i4", positions + 4)
-        bad = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
-        if len(bad):
-            first = int(bad[0])
-            at = int(positions[first])
-            positions, ends, stopped_full = positions[:first], ends[:first], False
-    if stopped_full or at == limit:
-        stop = ScanStop.LIMIT
-    elif is_blank(view, at, limit):
-        stop = ScanStop.BLANK
-    else:
-        stop = ScanStop.END
-    return Scan(positions, ends - positions, at, stop)
+    return np.concatenate([*runs, np.array(found, np.int64)]), at
 
 
 def _of_one_size(buffer: pa.Buffer, at: int, size: int, count: int) -> npt.NDArray[np.int64]:

@@ -14,10 +14,7 @@ import struct
 import threading
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Final
 
 from rocketflow_store.errors import InvalidMessageIdError
 
@@ -45,19 +42,14 @@ def decode_host(raw: bytes) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _host_digits(host: str) -> str:
+def host_digits(host: str) -> str:
+    """What every offset message id of a host begins with: 16 hex digits (IPv4) or 40 (IPv6)."""
     return encode_host(host).hex().upper()
 
 
 def offset_msg_id(store_host: str, phy_offset: int) -> str:
     """The offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
-    return f"{_host_digits(store_host)}{phy_offset & 0xFFFFFFFFFFFFFFFF:016X}"
-
-
-def offset_msg_ids(store_host: str, phy_offsets: Sequence[int]) -> str:
-    """Offset message ids joined by commas, as a batch is answered."""
-    host = _host_digits(store_host)
-    return ",".join([f"{host}{phy_offset:016X}" for phy_offset in phy_offsets])
+    return f"{host_digits(store_host)}{phy_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:

@@ -12,8 +12,10 @@ import numpy as np
 
 from rocketflow_store import events
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
+from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
+from rocketflow_store.columnar.message_ids import offset_msg_ids
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.errors import (
@@ -26,7 +28,7 @@ from rocketflow_store.errors import (
     StoreFullError,
     StorePoolDeficientError,
 )
-from rocketflow_store.format.message_id import encode_host, offset_msg_id, offset_msg_ids
+from rocketflow_store.format.message_id import encode_host, offset_msg_id
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.java_compat import string_hash
@@ -53,6 +55,8 @@ from rocketflow_store.status import PutMessageStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     from rocketflow_store.columnar.batch_records import CheckedBatch
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.statistics import StoreStatistics
@@ -65,6 +69,8 @@ PutRequest: TypeAlias = Message | MessageBatch | RecordFields
 Outcomes: TypeAlias = list[PutMessageResult | Exception]
 """What came of requests: an exception where one made no sense."""
 
+_FEW_BATCHES: Final = 4
+"""Fewer are looked through one by one."""
 _BUSY: Final = "another put does not come back"
 _INTERRUPTED: Final = "the thread that appended it with others was interrupted; the message may be stored"
 LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
@@ -317,11 +323,13 @@ class PutPath:
         """Give each request its place in the run. Batches that follow each other become records together."""
         outcomes: Outcomes = []
         batches: list[tuple[int, CheckedBatch]] = []
-        for request in requests:
+        entries = _entries(requests) if run.by_columns else {}
+        for at, request in enumerate(requests):
             try:
                 if isinstance(request, MessageBatch) and not self._is_batch_cq(request.topic):
                     queue_id = self._choose_queue(request)
-                    batches.append((len(outcomes), self._encoder.check_batch(request, queue_id, now_ms)))
+                    batch = self._encoder.check_batch(request, queue_id, now_ms, entries.get(at))
+                    batches.append((len(outcomes), batch))
                     outcomes.append(_NOT_YET)
                     continue
                 if batches:
@@ -354,26 +362,29 @@ class PutPath:
     ) -> None:
         property_crc = self._property_crc
         records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
-        first = 0
-        phy_offsets, queue_offsets = np.empty((2, len(records.sizes)), np.int64)
-        for (number, batch), stop in zip(batches, records.row_ends, strict=True):
-            sizes = records.sizes[first:stop]
-            phy_offset = run.place(int(sizes.sum()))
-            phy_offsets[first:stop] = phy_offset + np.cumsum(sizes) - sizes
-            queue_offset = run.next_offset(batch.topic, batch.queue_id)
-            queue_offsets[first:stop] = np.arange(queue_offset, queue_offset + stop - first)
-            run.take_offsets(batch.topic, batch.queue_id, stop - first)
+        counts = records.counts
+        within = np.cumsum(records.sizes) - records.sizes
+        places = [run.place(size) for size in np.add.reduceat(records.sizes, records.firsts).tolist()]
+        phy_offsets = within + np.repeat(np.array(places) - within[records.firsts], counts)
+        offsets = []
+        for (_, batch), count in zip(batches, counts.tolist(), strict=True):
+            offsets.append(run.next_offset(batch.topic, batch.queue_id))
+            run.take_offsets(batch.topic, batch.queue_id, count)
+        queue_offsets = np.arange(len(within)) + np.repeat(np.array(offsets) - records.firsts, counts)
+        msg_ids = offset_msg_ids(self._config.store_host, phy_offsets, counts)
+        for (number, batch), count, queue_offset, phy_offset, ids in zip(
+            batches, counts.tolist(), offsets, places, msg_ids, strict=True
+        ):
             outcomes[number] = PutMessageResult(
                 PutMessageStatus.PUT_OK,
                 batch.topic,
                 batch.queue_id,
                 queue_offset,
                 phy_offset,
-                offset_msg_ids(self._config.store_host, phy_offsets[first:stop].tolist()),
+                ids,
                 now_ms,
-                message_count=stop - first,
+                message_count=count,
             )
-            first = stop
         relocate(
             records.octets,
             records.starts,
@@ -486,6 +497,18 @@ def body_size(request: PutRequest) -> int:
 
 def _by_columns(requests: Sequence[PutRequest]) -> bool:
     return MessageBatch in map(type, requests)
+
+
+def _entries(requests: Sequence[PutRequest]) -> dict[int, npt.NDArray[np.int64]]:
+    """Where the entries of the batches among the requests begin, by their place; empty where each is to be asked."""
+    places = [at for at, request in enumerate(requests) if type(request) is MessageBatch]
+    if len(places) < _FEW_BATCHES:
+        return {}
+    try:
+        found = entry_positions_of([requests[at].body for at in places])
+    except TypeError:  # one is no bytes
+        return {}
+    return {} if found is None else dict(zip(places, found, strict=True))
 
 
 def unseen_because(error: BaseException) -> str:

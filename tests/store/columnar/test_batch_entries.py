@@ -1,0 +1,85 @@
+"""Entries of many batches are found as those of each one, and their ids are the ids of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
+from rocketflow_store.columnar.batch_entries import entry_positions_of
+from rocketflow_store.columnar.message_ids import offset_msg_ids
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body, entry_positions
+from rocketflow_store.format.message_id import offset_msg_id
+from rocketflow_store.message import MessageBatch
+
+ENTRIES = st.builds(BatchEntry, st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=40), st.binary(max_size=40))
+BODIES = st.one_of(
+    st.builds(encode_batch_body, st.lists(ENTRIES, max_size=6)),
+    st.builds(lambda entry, count: encode_batch_body([entry] * count), ENTRIES, st.integers(0, 60)),
+)
+
+
+def one_by_one(bodies: list[bytes]) -> list[list[int]] | None:
+    try:
+        found = [entry_positions(body) for body in bodies]
+    except ValueError:
+        return None
+    return found if all(found) else None
+
+
+@given(st.lists(BODIES, max_size=6))
+def test_as_one_by_one(bodies: list[bytes]) -> None:
+    together = entry_positions_of(bodies)
+    wanted = one_by_one(bodies) if bodies else None
+    assert (together and [found.tolist() for found in together]) == wanted
+
+
+@given(st.lists(BODIES, min_size=1, max_size=4), st.data())
+def test_what_is_no_batch_is_left_to_be_told_one_by_one(bodies: list[bytes], data: st.DataObject) -> None:
+    """A byte is another one, or bytes move over to the next body: never an entry that is not there."""
+    which = data.draw(st.integers(0, len(bodies) - 1))
+    body = bytearray(bodies[which])
+    if len(bodies) > 1 and data.draw(st.booleans()):
+        cut = data.draw(st.integers(0, len(body)))
+        following = (which + 1) % len(bodies)
+        bodies[following] = bytes(body[cut:]) + bodies[following]
+        bodies[which] = bytes(body[:cut])
+    elif body:
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+        bodies[which] = bytes(body)
+    together = entry_positions_of(bodies)
+    assert (together and [found.tolist() for found in together]) == one_by_one(bodies)
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3:10911", "[2001:db8::1]:80"])
+def test_ids_as_one_by_one(host: str) -> None:
+    offsets = [0, 1, 255, 0xABCDEF, (1 << 40) + 5, (1 << 63) - 1]
+    joined = offset_msg_ids(host, np.array(offsets), np.array([1, 3, 2]))
+    ids = [offset_msg_id(host, offset) for offset in offsets]
+    assert joined == [ids[0], ",".join(ids[1:4]), ",".join(ids[4:])]
+
+
+def test_a_wrong_batch_among_others_is_refused_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of batches that are put together, bodies of every kind; the others are stored as if they had come alone."""
+    entry = BatchEntry(0, b"body", b"KEYS\x01k\x02")
+    whole = [encode_batch_body([entry] * count) for count in (1, 40, 3)]
+    odd = [b"", b"xy", whole[1][:-1], bytearray(whole[1]), memoryview(whole[2]), None, "text"]
+    for number, one in enumerate(odd):
+        requests = [MessageBatch("t", body, queue_id=0) for body in (whole[0], one, whole[1], whole[2], whole[0])]  # type: ignore[arg-type]
+        with MessageStore.open(
+            tmp_path_factory.mktemp("s"), StoreConfig(flush_disk_type=FlushDiskType.ASYNC_FLUSH)
+        ) as store:
+            results = store.put_messages([*requests, Message("t", b"last", queue_id=0)])
+            counts = [result.message_count if result.stored else 0 for result in results]
+            stored = {3: 40, 4: 3}.get(number, 0)
+            assert counts == [1, stored, 40, 3, 1, 1], (number, results[1])
+            assert [result.queue_offset for result in results if result.stored] == [
+                sum(counts[:at]) for at, count in enumerate(counts) if count
+            ]
+            for result in results:
+                ids = result.msg_id.split(",") if result.stored else []
+                for at, msg_id in enumerate(ids):
+                    found = store.get_message("t", 0, result.queue_offset + at, 1).messages[0]
+                    assert found.msg_id == msg_id
