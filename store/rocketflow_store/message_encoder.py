@@ -6,14 +6,15 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.batch_records import CheckedBatch
+from rocketflow_store.columnar.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, entry_positions
+from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, FLAG_AT, entry_positions
 from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
@@ -96,6 +97,7 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 """Properties that the store alone writes; a sender's are left out."""
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
+_HAS_UNIQ_KEY: Final = re.compile(UNIQ_KEY_PATTERN.encode())
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
@@ -210,6 +212,34 @@ class MessageEncoder:
             reconsume_times=batch.reconsume_times,
         )
 
+    def batch_fields(self, batch: CheckedBatch) -> list[RecordFields]:
+        """The records of a batch's entries, as `columnar.batch_records` makes them (with a UNIQ_KEY)."""
+        made = []
+        topic, body, suffix = batch.topic.encode(), bytes(batch.body), batch.suffix
+        for at in batch.positions:
+            flag, body_end = int.from_bytes(body[at + FLAG_AT : at + BODY_SIZE_AT], "big", signed=True), at + BODY_AT
+            body_end += int.from_bytes(body[at + BODY_SIZE_AT : at + BODY_AT], "big")
+            properties_at = body_end + 2
+            properties = body[properties_at : properties_at + int.from_bytes(body[body_end:properties_at], "big")]
+            more = suffix if _HAS_UNIQ_KEY.search(properties) else _new_uniq_key() + suffix
+            if more and properties and properties[-1] != 2:  # writers before 5.2 leave the last separator out
+                properties += b"\x02"
+            made.append(
+                RecordFields(
+                    topic=topic,
+                    queue_id=batch.queue_id,
+                    body=body[at + BODY_AT : body_end],
+                    properties=properties + more,
+                    flag=flag,
+                    sys_flag=batch.sys_flag,
+                    born_timestamp=batch.born_timestamp,
+                    born_host=batch.born_host,
+                    store_host=self._store_host,
+                    reconsume_times=batch.reconsume_times,
+                )
+            )
+        return made
+
     def inner_batch(self, batch: MessageBatch) -> Message:
         """A client batch as the one message that a BatchCQ topic keeps of it."""
         self._check_batch_size(batch)
@@ -267,6 +297,10 @@ class MessageEncoder:
                 properties.pop(name, None)
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
+
+
+def _new_uniq_key() -> bytes:
+    return f"{PROPERTY_UNIQ_KEY}\x01{UNIQ_KEYS.next()}\x02".encode()
 
 
 def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int64], room: int) -> None:

@@ -37,7 +37,10 @@ def fill(path: Path) -> None:
     """Every way of putting, over several files."""
     with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:
         for number in range(30):
-            entries = [BatchEntry(n, b"entry %d" % n, b"KEYS\x01e%d\x02TAGS\x01t\x02" % n) for n in range(20)]
+            entries = [
+                BatchEntry(n, b"entry %d" % n, b"KEYS\x01e%d\x02TAGS\x01t\x02" % n)
+                for n in range(20 if number % 3 else 90)
+            ]
             batch = MessageBatch("batches", encode_batch_body(entries), {"CLUSTER": "c"}, queue_id=number % 2)
             assert store.put_message(batch).stored
             light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import Phase, settings
@@ -36,6 +37,7 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.message import MessageBatch
+from rocketflow_store.put import put_path
 from rocketflow_store.sink.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
 from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.reliability.trials import FULL
@@ -264,12 +266,16 @@ class StoreLife(RuleBasedStateMachine):
         )
 
     @rule(
-        rows=st.lists(ROWS, min_size=1, max_size=6), topic=st.sampled_from(TOPICS), queue_id=st.integers(0, QUEUES - 1)
+        rows=st.lists(ROWS, min_size=1, max_size=6),
+        topic=st.sampled_from(TOPICS),
+        queue_id=st.integers(0, QUEUES - 1),
+        by_columns=st.booleans(),
     )
-    def put_client_batch(self, rows: list[Row], topic: str, queue_id: int) -> None:
+    def put_client_batch(self, rows: list[Row], topic: str, queue_id: int, by_columns: bool) -> None:
         rows = [replace(one, topic=topic, queue_id=queue_id) for one in rows]
         entries = [BatchEntry(0, one.body, encode_properties(one.properties)) for one in rows]
-        result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
+        with patch.object(put_path, "_MANY_MESSAGES", 1 if by_columns else 64):
+            result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
         size = sum(map(self.size_of, rows)) + BLANK_SIZE
         if not result.stored:  # the store reckons with the longest that a record can become
             assert result.status is PutMessageStatus.MESSAGE_ILLEGAL

@@ -6,12 +6,13 @@ Puts are serialised by the put lock; syncs are shared (`flush.GroupFlush`).
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from rocketflow_store import events
-from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
 from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
@@ -28,6 +29,7 @@ from rocketflow_store.errors import (
     StoreFullError,
     StorePoolDeficientError,
 )
+from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.message_id import encode_host, offset_msg_id
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
@@ -63,14 +65,19 @@ if TYPE_CHECKING:
     from rocketflow_store.store_opening import StoreParts
 
 
+Positions: TypeAlias = "Sequence[int] | npt.NDArray[np.int64]"
+"""Where the entries of a batch body begin."""
+
 PutRequest: TypeAlias = Message | MessageBatch | RecordFields
 """What can be put: a message, a client's batch, or a record whose fields are given byte for byte."""
 
 Outcomes: TypeAlias = list[PutMessageResult | Exception]
 """What came of requests: an exception where one made no sense."""
 
-_FEW_BATCHES: Final = 4
-"""Fewer are looked through one by one."""
+_MANY_MESSAGES: Final = 64
+"""From so many messages in batches on columns are made of them: that takes as long for a few as for these."""
+_MANY_BYTES: Final = 16 << 10
+"""Bodies of batches from which on their entries are found together."""
 _BUSY: Final = "another put does not come back"
 _INTERRUPTED: Final = "the thread that appended it with others was interrupted; the message may be stored"
 LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
@@ -275,8 +282,10 @@ class PutPath:
                 self.check_writable()
             before = self.store_timestamp
             now_ms = statistics.lock_began_ms = self.tick()
-            run = RecordRun(self._commit_log, self._offsets, by_columns=_by_columns(requests))
-            outcomes = self._take(run, requests, now_ms)
+            entries = _entries(requests)
+            many = sum(map(len, entries.values())) >= _MANY_MESSAGES
+            run = RecordRun(self._commit_log, self._offsets, by_columns=many)
+            outcomes = self._take(run, requests, entries, now_ms)
             if run.count:
                 self._write(run)
             else:
@@ -319,18 +328,22 @@ class PutPath:
             or self._is_disk_full()
         )
 
-    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> Outcomes:
+    def _take(
+        self, run: RecordRun, requests: Sequence[PutRequest], entries: dict[int, Positions], now_ms: int
+    ) -> Outcomes:
         """Give each request its place in the run. Batches that follow each other become records together."""
         outcomes: Outcomes = []
         batches: list[tuple[int, CheckedBatch]] = []
-        entries = _entries(requests) if run.by_columns else {}
         for at, request in enumerate(requests):
             try:
                 if isinstance(request, MessageBatch) and not self._is_batch_cq(request.topic):
                     queue_id = self._choose_queue(request)
                     batch = self._encoder.check_batch(request, queue_id, now_ms, entries.get(at))
-                    batches.append((len(outcomes), batch))
-                    outcomes.append(_NOT_YET)
+                    if run.by_columns:
+                        batches.append((len(outcomes), batch))
+                        outcomes.append(_NOT_YET)
+                    else:
+                        outcomes.append(self._take_batch(run, batch, now_ms))
                     continue
                 if batches:
                     self._take_batches(run, batches, outcomes, now_ms)
@@ -396,6 +409,36 @@ class PutPath:
         )
         run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
         batches.clear()
+
+    def _take_batch(self, run: RecordRun, batch: CheckedBatch, now_ms: int) -> PutMessageResult:
+        """As `_take_batches`, one message after the other: of few that is done before columns are made of them."""
+        property_crc = self._property_crc
+        messages = self._encoder.batch_fields(batch)
+        sizes = [record_size(fields, property_crc) for fields in messages]
+        begin = phy_offset = run.where(sum(sizes))
+        first = run.next_offset(batch.topic, batch.queue_id)
+        records, rows, msg_ids = [], [], []
+        for queue_offset, (fields, size) in enumerate(zip(messages, sizes, strict=True), first):
+            records.append((encode_record(fields, phy_offset, queue_offset, now_ms, property_crc), phy_offset))
+            properties = decode_properties(fields.properties)
+            row = self.row(fields, properties, phy_offset, size, queue_offset, now_ms)
+            rows.append(row._replace(lmq=lmq_units(properties)))
+            msg_ids.append(offset_msg_id(self._config.store_host, phy_offset))
+            phy_offset += size
+        run.rows += rows
+        for record, at in records:
+            run.add(record, at)
+        run.take_offsets(batch.topic, batch.queue_id, len(messages))
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK,
+            batch.topic,
+            batch.queue_id,
+            first,
+            begin,
+            ",".join(msg_ids),
+            now_ms,
+            message_count=len(messages),
+        )
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]
@@ -495,20 +538,23 @@ def body_size(request: PutRequest) -> int:
         return 0
 
 
-def _by_columns(requests: Sequence[PutRequest]) -> bool:
-    return MessageBatch in map(type, requests)
-
-
-def _entries(requests: Sequence[PutRequest]) -> dict[int, npt.NDArray[np.int64]]:
-    """Where the entries of the batches among the requests begin, by their place; empty where each is to be asked."""
-    places = [at for at, request in enumerate(requests) if type(request) is MessageBatch]
-    if len(places) < _FEW_BATCHES:
+def _entries(requests: Sequence[PutRequest]) -> dict[int, Positions]:
+    """Where the entries of the batches among the requests begin, by their place; without those that are no batches."""
+    bodies = {at: request.body for at, request in enumerate(requests) if type(request) is MessageBatch}
+    if not bodies:
         return {}
     try:
-        found = entry_positions_of([requests[at].body for at in places])
+        if sum(map(len, bodies.values())) > _MANY_BYTES:
+            together = entry_positions_of([*bodies.values()])
+            if together is not None:
+                return dict(zip(bodies, together, strict=True))
     except TypeError:  # one is no bytes
-        return {}
-    return {} if found is None else dict(zip(places, found, strict=True))
+        pass
+    found: dict[int, list[int]] = {}
+    for at, body in bodies.items():
+        with suppress(ValueError, TypeError):  # told when its turn comes
+            found[at] = entry_positions(body)
+    return {at: positions for at, positions in found.items() if positions}
 
 
 def unseen_because(error: BaseException) -> str:
