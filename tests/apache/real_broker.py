@@ -23,7 +23,8 @@ CLIENT_SECONDS = 120.0
 class RealBroker:
     """Runs while the context lasts; `port` answers the remoting protocol. Leaving it waits for an orderly stop."""
 
-    def __init__(self, version: str, store: Path, config: StoreConfig, work: Path) -> None:
+    def __init__(self, version: str, store: Path, config: StoreConfig, work: Path, conf: str = "") -> None:
+        """`conf` is added to broker.conf."""
         try:
             self._java = java_and_javac()[0]
             self._lib = fetch_jars(
@@ -33,7 +34,7 @@ class RealBroker:
         except JarsNotFetchedError as error:
             pytest.skip(str(error))
         self._classes = compiled("Client", version, self._lib)
-        self._store, self._config, self._work = store, config, work
+        self._store, self._config, self._work, self._conf = store, config, work, conf
         self._running: list[subprocess.Popen[bytes]] = []
         self.port = self.names_port = 0
 
@@ -85,6 +86,7 @@ class RealBroker:
             f"mappedFileSizeConsumeQueue={self._config.mapped_file_size_consume_queue}\n"
             f"maxHashSlotNum={self._config.max_hash_slot_num}\nmaxIndexNum={self._config.max_index_num}\n"
             f"bindAddress=127.0.0.1\nmappedFileSizeTimerLog=1048576\ndiskMaxUsedSpaceRatio=95\nflushDiskType=ASYNC_FLUSH\n"
+            f"{self._conf}"
         )
 
     def _start(self, main: str, name: str, conf: str, port: int) -> None:

@@ -4,8 +4,10 @@ stops in order, and leaves what we can read on."""
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.config_files import LmqConsumerOffsetsFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
@@ -156,3 +159,28 @@ def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> Non
     after = read_around(path)
     if image.damage < 0:
         assert in_both(after, before) == before, (SEED, image.kind, image.what)
+
+
+@pytest.mark.slow
+def test_a_broker_with_light_queues_takes_over_their_positions(tmp_path: Path) -> None:
+    """It reads `lmqConsumerOffset.json` and writes it anew when it stops."""
+    path = tmp_path / "s"
+    config = replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)
+    with MessageStore.open(path, config) as store:
+        for number in range(6):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+            assert store.put_message(Message("orders", b"%d" % number, queue_id=0, properties=light)).stored
+        file = store.config_files.lmq_consumer_offsets
+        file.commit_all({("orders", "g"): {0: 3}, ("%LMQ%a", "%LMQ%g"): {0: 5}})
+        wanted = file.table()
+    ours = json.loads(file.path.read_text())
+    assert (ours["offsetTable"], ours["lmqOffsetTable"]) == ({"orders@g": {"0": 3}}, {"%LMQ%a@%LMQ%g": 5})
+    before = file.path.stat().st_ino, file.path.stat().st_mtime_ns
+    with RealBroker("5.3.3", path, config, tmp_path / "home", "enableLmq=true\nenableMultiDispatch=true\n") as broker:
+        answers = broker.ask("orders", [f"SEND\torders\t0\t{base64.b64encode(b'net').decode()}\ttn\tnet"])
+    assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"]
+    assert (file.path.stat().st_ino, file.path.stat().st_mtime_ns) != before
+    assert LmqConsumerOffsetsFile(path / "config").table() == wanted
+    with MessageStore.open(path, config):
+        assert LmqConsumerOffsetsFile(path / "config").table() == wanted
+    assert [one for one in verify_store(path).findings if one.kind in ("offset", "config")] == []

@@ -576,8 +576,7 @@ def config_files(data: bytes) -> None:
     """One of the JSON files, chosen by the first byte; the rest is the file."""
     directory = room() / "config"
     files = ConfigFiles(directory)
-    every = (files.topics, files.subscription_groups, files.consumer_offsets, files.delay_offsets)
-    one = every[data[0] % 4 if data else 0]
+    one = files.every[data[0] % len(files.every) if data else 0]
     placed(f"config/{one.NAME}", data[1:])
     _ = one.data_version
     one._members()
@@ -591,13 +590,14 @@ def config_seeds() -> list[bytes]:
     found = [
         b"\0" + (directory / files.topics.NAME).read_bytes(),
         b"\2" + (directory / "consumerOffset.json").read_bytes(),
+        b"\3" + b'{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":5},"offsetTable":{"t@g":{0:3}}}',
     ]
     shutil.rmtree(directory)
     return [
         *found,
         b'\2{"offsetTable":{"t@g":{0:10,1:"12"}}}',
         b'\1{"subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":3}},"forbiddenTable":{}}',
-        b'\3{"offsetTable":{1:10},"dataVersion":{"counter":1}}',
+        b'\4{"offsetTable":{1:10},"dataVersion":{"counter":1}}',
         b"\1 ",
         b"",
     ]

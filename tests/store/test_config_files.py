@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.config_files import (
     ConfigFileError,
     ConfigFiles,
     ConsumerOffsetsFile,
     DelayOffsetsFile,
+    LmqConsumerOffsetsFile,
     SubscriptionGroupConfig,
     SubscriptionGroupsFile,
     TopicConfig,
@@ -27,6 +28,7 @@ from rocketflow_store.config_files import (
 )
 from rocketflow_store.config_files.fastjson import format_json, parse_json_object
 from rocketflow_store.errors import StoreAccessError, StoreConfigError
+from rocketflow_store.fsck.verify import verify_store
 from tests.conftest import GOLDEN, extract
 
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/queries.json"))
@@ -344,6 +346,69 @@ def test_offsets_round_trip(
     directory = tmp_path_factory.mktemp("config")
     ConsumerOffsetsFile(directory, CLOCK).commit_all(table)
     assert ConsumerOffsetsFile(directory).table() == table
+
+
+LMQ_CONSUMER_OFFSETS = """{
+	"dataVersion":{
+		"counter":1,
+		"stateVersion":0,
+		"timestamp":1700000000000
+	},
+	"groupTopicMap":{
+		"g":["orders"]
+	},
+	"lmqOffsetTable":{
+		"%LMQ%a@%LMQ%g":5
+	},
+	"offsetTable":{
+		"orders@g":{0:3
+		}
+	}
+}"""
+"""As a 5.3.3 broker with enableLmq writes it (its dataVersion apart)."""
+
+
+def test_positions_in_light_queues(tmp_path: Path) -> None:
+    file = LmqConsumerOffsetsFile(tmp_path, CLOCK)
+    table = {("orders", "g"): {0: 3}, ("%LMQ%a", "%LMQ%g"): {0: 5}}
+    file.commit_all(table)
+    brokers = parse_json_object(LMQ_CONSUMER_OFFSETS)
+    assert json.loads(file.path.read_text()) == brokers
+    assert list(json.loads(file.path.read_text())) == list(brokers)
+    file.path.write_text(LMQ_CONSUMER_OFFSETS)
+    assert LmqConsumerOffsetsFile(tmp_path).table() == file.table() == table
+    file.remove_topic("%LMQ%a")
+    assert json.loads(file.path.read_text())["lmqOffsetTable"] == {}
+
+
+@pytest.mark.parametrize("table", ["[]", '{"nothing":1}', '{"t@g":-1}', '{"t@g":{"0":1}}', '{"t@g":"x"}'])
+def test_absurd_positions_in_light_queues_are_refused(tmp_path: Path, table: str) -> None:
+    (tmp_path / "lmqConsumerOffset.json").write_text(f'{{"lmqOffsetTable":{table}}}')
+    with pytest.raises(ConfigFileError):
+        LmqConsumerOffsetsFile(tmp_path).table()
+
+
+def test_positions_of_a_broker_with_light_queues_are_moved_back(tmp_path: Path) -> None:
+    """C2, for what such a broker keeps in place of consumerOffset.json; unknown light queues are left alone."""
+    path = tmp_path / "s"
+    config = StoreConfig(enable_lmq=True, enable_multi_dispatch=True)
+    with MessageStore.open(path, config) as store:
+        for _ in range(4):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+            store.put_message(Message("orders", b"x", queue_id=0, properties=light))
+        names = {("orders", "g"), ("%LMQ%a", "%LMQ%g"), ("%LMQ%a", "g"), ("%LMQ%unknown", "%LMQ%g")}
+        store.config_files.lmq_consumer_offsets.commit_all({name: {0: 99} for name in names})
+    beyond = [one for one in verify_store(path).findings if one.kind == "offset"]
+    assert sorted(one.detail.split(" is at")[0] for one in beyond) == [
+        "%LMQ%a@%LMQ%g queue 0",
+        "%LMQ%a@g queue 0",
+        "orders@g queue 0",
+    ]
+    assert {Path(one.file).name for one in beyond} == {"lmqConsumerOffset.json"}
+    with MessageStore.open(path, config) as store:
+        moved = {name: {0: 4} for name in names} | {("%LMQ%unknown", "%LMQ%g"): {0: 99}}
+        assert store.config_files.lmq_consumer_offsets.table() == moved
+    assert [one for one in verify_store(path).findings if one.kind == "offset"] == []
 
 
 def test_delay_offsets_merge(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.config_files.consumer_offsets import ConsumerOffsetsFile
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.config_files.json_config_file import ConfigFileError, DataVersion
+from rocketflow_store.config_files.json_config_file import ConfigFileError, DataVersion, JsonConfigFile
+from rocketflow_store.config_files.lmq_consumer_offsets import LmqConsumerOffsetsFile
 from rocketflow_store.config_files.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupsFile
 from rocketflow_store.config_files.topics import TopicConfig, TopicsFile
 from rocketflow_store.topic_names import is_system_topic, validate_group, validate_topic
@@ -27,6 +28,7 @@ __all__ = [
     "ConsumerOffsetsFile",
     "DataVersion",
     "DelayOffsetsFile",
+    "LmqConsumerOffsetsFile",
     "SubscriptionGroupConfig",
     "SubscriptionGroupsFile",
     "TopicConfig",
@@ -44,4 +46,15 @@ class ConfigFiles:
         self.topics = TopicsFile(directory, clock)
         self.subscription_groups = SubscriptionGroupsFile(directory, clock)
         self.consumer_offsets = ConsumerOffsetsFile(directory, clock)
+        self.lmq_consumer_offsets = LmqConsumerOffsetsFile(directory, clock)
         self.delay_offsets = DelayOffsetsFile(directory, clock)
+
+    @property
+    def every(self) -> tuple[JsonConfigFile, ...]:
+        """All of them."""
+        return (self.topics, self.subscription_groups, *self.positions, self.delay_offsets)
+
+    @property
+    def positions(self) -> tuple[ConsumerOffsetsFile, ...]:
+        """What says how far groups have read: a broker keeps the second one in place of the first with `enableLmq`."""
+        return (self.consumer_offsets, self.lmq_consumer_offsets)

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 SEPARATOR: Final = "@"
 
 
+def topic_and_group(key: str, table: str) -> tuple[str, str]:
+    """The parts of a key of `table`; ValueError where it has none."""
+    topic, separator, group = key.partition(SEPARATOR)
+    if not separator:
+        raise ValueError(f"{table} holds {key!r}, which is not topic@group")
+    return topic, group
+
+
 class ConsumerOffsetsFile(JsonConfigFile):
     """Next offsets by (topic, group). A group may hold `@` itself: broadcasting consumers are `group@broadcast`."""
 
@@ -88,10 +96,7 @@ class ConsumerOffsetsFile(JsonConfigFile):
         table = object_field(document, "offsetTable")
         offsets: dict[tuple[str, str], dict[int, int]] = {}
         for key in table:
-            topic, separator, group = key.partition(SEPARATOR)
-            if not separator:
-                raise ValueError(f"offsetTable holds {key!r}, which is not topic@group")
-            offsets[topic, group] = offset_map(object_field(table, key), key)
+            offsets[topic_and_group(key, "offsetTable")] = offset_map(object_field(table, key), key)
         self._offsets = offsets
 
     def _members(self) -> dict[str, Any]:

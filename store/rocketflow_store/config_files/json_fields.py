@@ -53,6 +53,11 @@ def object_field(entry: dict[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
+def offset_field(entry: dict[str, Any], name: str) -> int:
+    """An offset in a queue: a Java long that is not negative."""
+    return _integer(entry.get(name), name, 0, (0, _INT64[1]))
+
+
 def offset_map(entry: dict[str, Any], what: str) -> dict[int, int]:
     """A map of small integers (queue ids, delay levels) to offsets, both not negative."""
     return {

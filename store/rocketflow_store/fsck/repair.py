@@ -268,7 +268,7 @@ def _restorable(path: Path) -> bool:
 def _backup_is_good(path: Path) -> bool:
     backup = path.with_name(path.name + ".bak")
     files = ConfigFiles(path.parent)
-    for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
+    for one in files.every:
         if one.path == path:
             try:
                 _ = one.data_version

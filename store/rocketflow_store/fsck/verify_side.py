@@ -16,6 +16,7 @@ from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import StoreLayout
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None
     """
     files = ConfigFiles(paths.config)
     topics: dict[str, int] | None = None
-    for one in (files.topics, files.consumer_offsets, files.delay_offsets, files.subscription_groups):
+    for one in files.every:
         path = paths.config / one.NAME
         try:
             _ = one.data_version  # reads the file, or its .bak
@@ -163,17 +164,17 @@ def offsets_beyond(
 ) -> None:
     """Stored positions behind the end of their queue (`ends`: the number behind the last message)."""
     files = ConfigFiles(paths.config)
-    try:
-        for (topic, group), offsets in files.consumer_offsets.table().items():
-            if topics is not None and topic not in topics:
-                continue
-            for queue_id, offset in offsets.items():
-                end = ends.get((topic, queue_id), 0)
-                if offset > end:
-                    what = f"{topic}@{group} queue {queue_id} is at {offset}, its end is {end}"
-                    found.add("offset", files.consumer_offsets.path, 0, _size(files.consumer_offsets.path), what)
-    except StoreError as error:
-        _unlisted(files.consumer_offsets.path, error, found)
+    for file in files.positions:
+        try:
+            for (topic, group), offsets in file.table().items():
+                listed = topics is None or topic in topics
+                for queue_id, offset in offsets.items():
+                    end = ends.get((topic, queue_id), 0)
+                    if offset > end and (listed or (topic.startswith(LMQ_PREFIX) and (topic, queue_id) in ends)):
+                        what = f"{topic}@{group} queue {queue_id} is at {offset}, its end is {end}"
+                        found.add("offset", file.path, 0, _size(file.path), what)
+        except StoreError as error:
+            _unlisted(file.path, error, found)
     try:
         for level, offset in files.delay_offsets.offsets().items():
             end = ends.get((SCHEDULE_TOPIC, level - 1), 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -282,10 +283,10 @@ class _Look:
 
     def _ask_positions(self, there: set[Queue]) -> None:
         """Consumers that are somewhere in a queue say that there is one."""
-        try:
-            table = ConfigFiles(self._paths.config).consumer_offsets.table()
-        except StoreError:
-            return
+        table: dict[tuple[str, str], dict[int, int]] = {}
+        for file in ConfigFiles(self._paths.config).positions:
+            with suppress(StoreError):
+                table |= file.table()
         for (topic, group), offsets in table.items():
             for queue_id, offset in offsets.items():
                 if offset > 0 and self._may_be_lost(topic) and (topic, queue_id) not in there:

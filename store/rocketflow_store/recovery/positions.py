@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StorePaths
-    from rocketflow_store.config_files import ConfigFiles
+    from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
 
@@ -48,12 +48,13 @@ def clamp_positions(
 
 def clamp_to(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
     """As `clamp_positions`, with the ends given (None where nothing is known of a queue)."""
-    return _clamp_consumers(paths, files, end_of) + _clamp_delays(paths, files, end_of)
+    consumers = sum(_clamp_consumers(paths, file, end_of) for file in files.positions)
+    return consumers + _clamp_delays(paths, files, end_of)
 
 
-def _clamp_consumers(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
+def _clamp_consumers(paths: StorePaths, file: ConsumerOffsetsFile, end_of: Callable[[str, int], int | None]) -> int:
     try:
-        table = files.consumer_offsets.table()
+        table = file.table()
     except StoreError as error:
         _LOGGER.warning("%s", error)
         return 0
@@ -65,8 +66,8 @@ def _clamp_consumers(paths: StorePaths, files: ConfigFiles, end_of: Callable[[st
             clamped.setdefault((topic, group), {})[queue_id] = end
             why.append(f"{topic}@{group} queue {queue_id} was at {offsets[queue_id]}, its end is {end}")
     if clamped:
-        _note(paths, files.consumer_offsets.path, why)
-        files.consumer_offsets.commit_all(clamped)
+        _note(paths, file.path, why)
+        file.commit_all(clamped)
     return len(why)
 
 

@@ -32,7 +32,8 @@ def finish_deletions(paths: StorePaths, files: ConfigFiles) -> None:
         if record is not None:
             record.without_topic(topic).write(paths)
         files.topics.remove(topic)
-        files.consumer_offsets.remove_topic(topic)
+        for file in files.positions:
+            file.remove_topic(topic)
         for room in (paths.consume_queue, paths.consume_queue_ext, paths.batch_consume_queue):
             _remove_directory(room / topic)
         noted = noted.deleted(topic, 0, unfinished=False)

@@ -1,0 +1,37 @@
+"""`config/lmqConsumerOffset.json`: what a broker with `enableLmq` keeps in place of `consumerOffset.json`.
+
+Groups whose name begins with %LMQ% have one offset a light queue there, in a table of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rocketflow_store.config_files.consumer_offsets import SEPARATOR, ConsumerOffsetsFile, topic_and_group
+from rocketflow_store.config_files.json_fields import object_field, offset_field
+from rocketflow_store.topic_names import LMQ_PREFIX
+
+
+class LmqConsumerOffsetsFile(ConsumerOffsetsFile):
+    """As `ConsumerOffsetsFile`; offsets of groups of light queues stand under queue 0."""
+
+    NAME: ClassVar[str] = "lmqConsumerOffset.json"
+
+    def _adopt(self, document: dict[str, Any]) -> None:
+        light = object_field(document, "lmqOffsetTable")
+        found = {topic_and_group(key, "lmqOffsetTable"): {0: offset_field(light, key)} for key in light}
+        super()._adopt(document)
+        self._offsets |= found
+
+    def _members(self) -> dict[str, Any]:
+        members = super()._members()
+        light = {
+            f"{topic}{SEPARATOR}{group}": offsets[0]
+            for (topic, group), offsets in self._offsets.items()
+            if group.startswith(LMQ_PREFIX) and offsets.keys() == {0}
+        }
+        members["groupTopicMap"] = {
+            group: topics for group, topics in members["groupTopicMap"].items() if not group.startswith(LMQ_PREFIX)
+        }
+        members["offsetTable"] = {key: value for key, value in members["offsetTable"].items() if key not in light}
+        return {**members, "lmqOffsetTable": light}
