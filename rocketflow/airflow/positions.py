@@ -75,11 +75,13 @@ class Goal:
 def position_of(
     info: Mapping[str, Any], topic: str, group: str | None = None, tables: Iterable[Mapping[str, Any]] = ()
 ) -> TopicPosition:
-    """From the result of `store info` and the contents of consumerOffset.json files (the furthest of them counts)."""
+    """From the result of `store info` and the contents of the files with positions (the furthest of them counts)."""
     queues = [one for entry in info["topics"] if entry["topic"] == topic for one in entry["queues"]]
     read_to: dict[int, int] = {}
     for table in tables:
-        for queue, offset in (table.get("offsetTable") or {}).get(f"{topic}@{group}", {}).items():
+        light = (table.get("lmqOffsetTable") or {}).get(f"{topic}@{group}")
+        offsets = {} if light is None else {0: light}
+        for queue, offset in (offsets | (table.get("offsetTable") or {}).get(f"{topic}@{group}", {})).items():
             read_to[int(queue)] = max(int(offset), read_to.get(int(queue), 0))
     return TopicPosition(
         topic,

@@ -3,7 +3,8 @@
 A store that nobody writes gets `config/consumerOffset.json` changed in place of its broker: read, the group's entries
 replaced, written under a temporary name, renamed, the old one kept as `.bak`. While a writer owns the store its file
 is its own (a broker writes its table over it every 5 s): progress then goes to `rocketflow/consumerOffset.json`, in the
-same format, and moves into the real file with the first publication after the writer has gone.
+same format, and moves into the real file with the first publication after the writer has gone. A broker with enableLmq
+has its table in `config/lmqConsumerOffset.json`: where there is one it is changed too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
-from rocketflow_store.config_files import ConsumerOffsetsFile
+from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.lock import lock_holder
 
@@ -68,10 +69,13 @@ def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> 
         merged = held_back.table()
         for name, queues in news.items():
             merged[name] = {**merged.get(name, {}), **queues}
-        ConsumerOffsetsFile(root / "config").commit_all(merged)
+        files = ConfigFiles(root / "config")
+        files.consumer_offsets.commit_all(merged)
+        if files.lmq_consumer_offsets.path.exists():  # a broker with enableLmq reads that one
+            files.lmq_consumer_offsets.commit_all(merged)
         for name_there in (ConsumerOffsetsFile.NAME, ConsumerOffsetsFile.NAME + ".bak"):
             (side_directory / name_there).unlink(missing_ok=True)
-        return root / "config" / ConsumerOffsetsFile.NAME
+        return files.consumer_offsets.path
 
 
 @contextmanager

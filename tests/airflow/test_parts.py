@@ -124,9 +124,12 @@ def test_lag_and_end() -> None:
         ]
     }
     tables = [{"offsetTable": {"t@g": {"0": 12, "1": 7}}}, {"offsetTable": {"t@g": {"0": 15}, "u@g": {"1": 1}}}, {}]
+    light = {"lmqOffsetTable": {"t@%LMQ%g": 9}, "offsetTable": {"t@g": {"0": 1}}}
     found = position_of(info, "t", "g", tables)
     assert (found.end(), found.end(1), found.end(9)) == (27, 7, 0)
     assert (found.lag(), found.lag(0), found.lag(1)) == (5, 5, 0)
+    assert position_of(info, "t", "%LMQ%g", [*tables, light]).lag(0) == 11
+    assert position_of(info, "t", "g", [*tables, light]).lag(0) == 5
     assert position_of(info, "t", "h", tables).lag() == 22  # what retention took counts no more
     assert Goal("t", offset=27).reached(found)
     assert not Goal("t", offset=28).reached(found)

@@ -56,6 +56,18 @@ def test_beside_a_writer_the_file_of_its_own_waits(tmp_path: Path) -> None:
     assert not held_back.exists()
 
 
+def test_a_broker_with_light_queues_finds_it_too(tmp_path: Path) -> None:
+    """It keeps its table in another file, and would not look into this one."""
+    append(tmp_path, numbered("orders", range(8)))
+    (tmp_path / "config").mkdir(exist_ok=True)
+    file = tmp_path / "config" / "lmqConsumerOffset.json"
+    file.write_text('{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":7},' + BROKERS_OWN[1:], encoding="utf-8")
+    publish_offsets(tmp_path, "mine", {QueueKey("", "orders", 0): 2})
+    assert table(file) == {"orders@other": {"0": 3, "1": 9}, "orders@mine": {"0": 2, "5": 2}}
+    assert json.loads(file.read_text(encoding="utf-8"))["lmqOffsetTable"] == {"%LMQ%a@%LMQ%g": 7}
+    assert table(tmp_path / "config" / "consumerOffset.json") == {"orders@mine": {"0": 2}}
+
+
 def test_a_store_that_may_not_be_written_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_directory() as home:
         append(home / "s", numbered("orders", range(8)))
