@@ -282,8 +282,8 @@ class PutPath:
                 self.check_writable()
             before = self.store_timestamp
             now_ms = statistics.lock_began_ms = self.tick()
-            entries = _entries(requests)
-            many = sum(map(len, entries.values())) >= _MANY_MESSAGES
+            entries = _entries(requests) if MessageBatch in map(type, requests) else {}
+            many = bool(entries) and sum(map(len, entries.values())) >= _MANY_MESSAGES
             run = RecordRun(self._commit_log, self._offsets, by_columns=many)
             outcomes = self._take(run, requests, entries, now_ms)
             if run.count:
@@ -541,8 +541,6 @@ def body_size(request: PutRequest) -> int:
 def _entries(requests: Sequence[PutRequest]) -> dict[int, Positions]:
     """Where the entries of the batches among the requests begin, by their place; without those that are no batches."""
     bodies = {at: request.body for at, request in enumerate(requests) if type(request) is MessageBatch}
-    if not bodies:
-        return {}
     try:
         if sum(map(len, bodies.values())) > _MANY_BYTES:
             together = entry_positions_of([*bodies.values()])
