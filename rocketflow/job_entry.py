@@ -8,6 +8,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.job_errors import exit_code_of
 from rocketflow.logging_setup import set_up_logging
 from rocketflow.stderr import own_stderr
+from rocketflow.stdout import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,4 +21,4 @@ def run_job(main: Callable[[], int]) -> int:
         set_up_logging()
     except RocketFlowError as error:
         return exit_code_of(error)
-    return main()
+    return finished(main())

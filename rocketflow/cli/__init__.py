@@ -7,6 +7,7 @@ import sys
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
+    from rocketflow.stdout import finished
     from rocketflow.stop_signals import StoppedError, stop_in_order
 
     stop_in_order()  # before what takes its time to load
@@ -18,4 +19,4 @@ def main() -> None:
         from rocketflow.cli.failures import report
 
         code = report(stopped)
-    sys.exit(code)
+    sys.exit(finished(code))

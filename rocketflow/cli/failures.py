@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import typer
 
 from rocketflow.errors import RocketFlowError
 from rocketflow.printable import printable
+from rocketflow.stdout import drop
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.errors import StoreError
 
@@ -46,5 +46,5 @@ def exits_with(code: int) -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        drop()
         raise typer.Exit(code) from None

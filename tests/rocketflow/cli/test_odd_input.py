@@ -202,23 +202,39 @@ def test_settings_of_the_environment(
     assert "ROCKETFLOW_fileReservedTime" in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away(tmp_path: Path, unbuffered: str) -> None:
     path = tmp_path / "s"
     places = filled(path, 300)
-    for words, code in ((("cat", path, "--topic", "t"), 0), (("info", path), 0), (("verify", path), 3)):
+    lines = {f"store cat {path} --topic t": 0, f"store info {path}": 0, "version": 0, f"store verify {path}": 3}
+    for line, code in lines.items():
         if code:
             damage(path / "commitlog" / f"{0:020d}", places[3] + 95)
         process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND_LINE, "store", *map(str, words)],
-            env=environment(),
+            [sys.executable, "-c", COMMAND_LINE, *line.split()],
+            env={**environment(), "PYTHONUNBUFFERED": unbuffered},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert (process.wait(60), b"Traceback" in process.stderr.read()) == (code, False)
+        told = process.stderr.read()
+        assert (process.wait(60), b"Traceback" in told, b"BrokenPipe" in told) == (code, False, False), line
         process.stderr.close()
+
+
+def test_an_output_without_room_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND_LINE, "version"],
+            env={**environment(), "PYTHONUNBUFFERED": ""},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
