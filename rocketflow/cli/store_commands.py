@@ -278,11 +278,16 @@ def offset(
         raise typer.BadParameter(f"--boundary {boundary!r}: {', '.join(TimeBoundary)}")
     with _reader(path, config) as reader:
         _check_topic(reader, topic, queue)
-        found = reader.get_offset_in_queue_by_time(topic, queue, timestamp, boundary)
+        found = reader.search_by_time(topic, queue, timestamp, boundary)
     if as_json:
-        _emit({"offset": found})
+        _emit({"offset": found.offset})
     else:
-        print(found)
+        print(found.offset)
+    start, stop = found.unreadable
+    if start < stop:
+        which = f"topic {topic} queue {queue}, offsets {start} to {stop - 1}"
+        print(f"error: {which}: cannot be read, so one may be what was stored then; see store verify", file=sys.stderr)
+        raise typer.Exit(failures.EXIT_LOST)
 
 
 @store_app.command()

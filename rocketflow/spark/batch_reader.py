@@ -64,11 +64,12 @@ class RocketFlowBatchReader(DataSourceReader):
         missing = chooser.missing(queues)
         if missing:
             raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
-        by_time, clamp = self._stores.offset_by_time, not options.fail_on_data_loss
-        starts = resolve_positions(options.starting, queues, by_time, clamp=clamp)
-        ends = resolve_positions(options.ending, queues, by_time, clamp=clamp)
+        start_by_time, end_by_time = self._stores.start_by_time, self._stores.offset_by_time
+        clamp = not options.fail_on_data_loss
+        starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp)
+        ends = resolve_positions(options.ending, queues, end_by_time, clamp=clamp)
         taken = [key for key in queues if self._narrowing.takes(key)]
-        ranges = [self._narrowing.bounds(key, starts[key], ends[key], by_time) for key in taken]
+        ranges = [self._narrowing.bounds(key, starts[key], ends[key], start_by_time, end_by_time) for key in taken]
         ranges = [one for one in ranges if one.rows > 0]
         if self._narrowing.keys is None:
             return ranges

@@ -52,13 +52,20 @@ class Narrowing:
             and self.min_queue_id <= key.queue_id < self.end_queue_id
         )
 
-    def bounds(self, key: QueueKey, start: int, end: int, offset_by_time: Callable[[QueueKey, int], int]) -> QueueRange:
+    def bounds(
+        self,
+        key: QueueKey,
+        start: int,
+        end: int,
+        start_by_time: Callable[[QueueKey, int], int],
+        end_by_time: Callable[[QueueKey, int], int],
+    ) -> QueueRange:
         """The part of [start, end) that can hold rows that pass."""
         start, end = max(start, self.start_offset), min(end, self.end_offset)
         if start < end and self.start_ms is not None:
-            start = max(start, offset_by_time(key, self.start_ms))
+            start = max(start, start_by_time(key, self.start_ms))
         if start < end and self.end_ms is not None:
-            end = min(end, offset_by_time(key, self.end_ms))
+            end = min(end, end_by_time(key, self.end_ms))
         return QueueRange(key, start, max(start, end))
 
     def push(self, filters: Sequence[Filter]) -> Iterator[Filter]:

@@ -138,8 +138,17 @@ class SourceStores:
         return units["msg_size"].astype(np.int64)
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after `timestamp_ms`; the end where there is none."""
-        return self.reader(key.store).get_offset_in_queue_by_time(key.topic, key.queue_id, timestamp_ms, "lower")
+        """Return the queue offset of the first message stored at or after `timestamp_ms`, or the queue's end."""
+        return self.reader(key.store).search_by_time(key.topic, key.queue_id, timestamp_ms).offset
+
+    def start_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
+        """Return where a read of what was stored at or after `timestamp_ms` begins.
+
+        Records that cannot be read, right before the first that was stored then, may be later ones: the read begins
+        with them, so that it reports them as lost.
+        """
+        found = self.reader(key.store).search_by_time(key.topic, key.queue_id, timestamp_ms)
+        return min(found.unreadable[0], found.offset) if found.unreadable[0] < found.unreadable[1] else found.offset
 
     def units_per_file(self, key: QueueKey) -> int:
         """Units of one ConsumeQueue file of the queue; 0 for a queue that does not exist."""

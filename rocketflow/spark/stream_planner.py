@@ -78,7 +78,7 @@ class StreamPlanner:
             starts = resolve_positions(
                 self._options.starting,
                 queues,
-                self._stores.offset_by_time,
+                self._stores.start_by_time,
                 clamp=not self._options.fail_on_data_loss,
             )
             positions = {key: self._stores.position(key, starts[key], queues[key].low) for key in sorted(queues)}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rocketflow_store.message import MessageExt
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.queues.offset_by_time import OffsetByTime
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 
@@ -375,3 +376,7 @@ class StoreReader:
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Queue offset by store time: see `StoreQueries.get_offset_in_queue_by_time`."""
         return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:
+        """Return the queue offset by store time, and the unreadable records beside it: see `OffsetByTime`."""
+        return self._queries.search_by_time(topic, queue_id, timestamp_ms, boundary)

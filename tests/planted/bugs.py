@@ -642,6 +642,20 @@ BUGS: Final = (
         [Change("names[row].as_py()) in self.deletes:", "names[row].as_py()) not in self.deletes:")],
         [f"{TIMER}/test_timer_delivery.py::test_a_recalled_message_never_comes"],
     ),
+    # -- complete answers
+    Bug(
+        "by-time-unreadable-is-earlier",
+        "a search by time takes a record that it cannot read for an earlier one",
+        [
+            Change(
+                "            good = np.flatnonzero(times >= 0)\n            if len(good):\n"
+                "                return _Stored(start + int(good[0]),",
+                "            good = np.flatnonzero(times >= -1)\n            if len(good):\n"
+                "                return _Stored(start + int(good[0]),",
+            )
+        ],
+        [f"{STORE}/test_offset_by_time.py"],
+    ),
     # -- Airflow
     Bug(
         "airflow-busy-store-fails",

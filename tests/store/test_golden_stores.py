@@ -160,7 +160,10 @@ def test_4_9_looks_in_the_file_that_modification_times_name(golden_store: Callab
     modified = [one.stat().st_mtime_ns // 1_000_000 for one in files]  # whole seconds: the archive keeps no more
 
     def look(modified_ms: Callable[[int], int] | None) -> int:
-        return offset_by_time(times.__getitem__, 0, len(times), 300, timestamp, TimeBoundary.NEAREST, modified_ms)
+        def stored(start: int, stop: int) -> list[int]:
+            return [times[offset] for offset in range(start, stop)]
+
+        return offset_by_time(stored, 0, len(times), 300, timestamp, TimeBoundary.NEAREST, modified_ms).offset
 
     assert look(modified.__getitem__) == asked["offset"] == 600
     assert times[600] > timestamp

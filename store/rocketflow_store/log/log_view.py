@@ -162,11 +162,24 @@ class CommitLogView:
         size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
         return size if magic in (MAGIC_V1, MAGIC_V2) and size >= MIN_RECORD_SIZE else None
 
-    def store_timestamps(self, units: Units) -> npt.NDArray[np.int64]:
-        """Store times (ms) of the records that units point at; -1 where there is no record."""
+    def store_timestamps(
+        self, units: Units, queue_offsets: npt.NDArray[np.int64] | None = None, identity: QueueIdentity | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Store times (ms) of the records that units point at; -1 where no record is, or one that cannot be read.
+
+        With `queue_offsets` and `identity` a record that is not the message of its unit counts as none.
+        """
         out = np.full(len(units), -1, np.int64)
-        for rows, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
-            records = self.columns(mapped, units[rows])
+        places = units["phy_offset"].astype(np.int64)
+        for run, mapped in self.by_file(places):
+            rows = np.arange(len(units))[run]
+            try:
+                records = self.columns(mapped, units[rows])
+            except UnreadableError:
+                rows = rows[self.readable(mapped, units[rows])]
+                records = self.columns(mapped, units[rows])
+            if identity is not None and queue_offsets is not None:
+                records.check_place(places[rows], queue_offsets[rows], identity)
             times = records.after_born_host(">i8", 56).astype(np.int64)
             faults = self.faults(records, mapped, bodies=False)
             if faults:

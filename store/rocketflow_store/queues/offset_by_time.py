@@ -4,17 +4,31 @@
 file. Modification times do not outlive a copy or an archive, and for a mapped file the system sets them when a page is
 first touched, not at the last put; 4.9 then looks in a wrong file and is not nearest at all. The file is therefore
 taken by the store time of its last message; pass `modified_ms` to have 4.9's own choice.
+
+A record that cannot be read has no store time. A probe that meets one goes on to the next that can be read, so damage
+moves the answer by no more than the damaged records; `OffsetByTime.unreadable` says which may have been meant.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from rocketflow_store.errors import StoreConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    import numpy.typing as npt
+
+    StoreTimestamps: TypeAlias = Callable[[int, int], Sequence[int] | npt.NDArray[np.int64]]
+    """Store times in ms of the queue offsets [start, stop), -1 where no record can be read."""
+
+_FIRST_BLOCK: Final = 32
+_LAST_BLOCK: Final = 4096
 
 
 class TimeBoundary(StrEnum):
@@ -36,59 +50,152 @@ class TimeBoundary(StrEnum):
             raise StoreConfigError("boundary", value, f"use one of {', '.join(cls)}") from error
 
 
+class OffsetByTime(NamedTuple):
+    """Answer of a search by time.
+
+    The records at queue offsets `unreadable`, [start, stop) right beside `offset`, have no readable store time: one of
+    them may be what was asked for. The range is empty where no such record exists.
+    """
+
+    offset: int
+    unreadable: tuple[int, int]
+
+
 def offset_by_time(
-    store_timestamp: Callable[[int], int],
+    store_timestamps: StoreTimestamps,
     low: int,
     high: int,
     units_per_file: int,
     timestamp_ms: int,
     boundary: TimeBoundary,
     modified_ms: Callable[[int], int] | None = None,
-) -> int:
-    """The queue offset in [low, high] for a time; `store_timestamp(offset)` is in ms, -1 where no record is.
+) -> OffsetByTime:
+    """Return the queue offset in [low, high] for a time, that of a record that can be read.
 
     `modified_ms(n)`, for NEAREST, is the time by which the file with units [n, n + 1) * units_per_file is chosen.
     """
+    times = _Times(store_timestamps)
     if low >= high:
-        return low
+        return OffsetByTime(low, (low, low))
     if boundary is TimeBoundary.NEAREST:
-        file_time_ms = modified_ms or (lambda number: store_timestamp((number + 1) * units_per_file - 1))
-        numbers = range(low // units_per_file, (high - 1) // units_per_file + 1)
-        number = next((one for one in numbers[:-1] if file_time_ms(one) >= timestamp_ms), numbers[-1])
-        begin, end = number * units_per_file, min(high, (number + 1) * units_per_file)
-        found = _nearest(lambda place: store_timestamp(begin + place), max(low - begin, 0), end - begin, timestamp_ms)
-        return low if found < 0 else begin + found
+        offset = _nearest(times, low, high, units_per_file, timestamp_ms, modified_ms)
+        return OffsetByTime(offset, times.unreadable_around(low, offset, high))
     start, end = low, high
-    while start < end:  # first offset whose store time is at or behind the wanted one (or, for upper, behind it)
+    while start < end:  # first record whose store time is at or after the wanted one (or, for upper, after it)
         middle = (start + end) // 2
-        time = store_timestamp(middle)
-        if time < timestamp_ms or (boundary is TimeBoundary.UPPER and time == timestamp_ms):
-            start = middle + 1
+        found = times.first(middle, end)
+        if found is None:
+            end = middle
+        elif found.time < timestamp_ms or (boundary is TimeBoundary.UPPER and found.time == timestamp_ms):
+            start = found.offset + 1
         else:
             end = middle
-    return start if boundary is TimeBoundary.LOWER else max(start - 1, low)
+    if boundary is TimeBoundary.LOWER:
+        found = times.first(start, high)
+        offset = high if found is None else found.offset
+        return OffsetByTime(offset, (times.after_last(low, offset), offset))
+    found = times.last(low, start) or times.first(low, high)
+    offset = low if found is None else found.offset
+    return OffsetByTime(offset, (offset + 1, max(times.before_first(offset + 1, high), offset + 1)))
 
 
-def _nearest(store_timestamp: Callable[[int], int], start: int, stop: int, timestamp_ms: int) -> int:
-    """The position of a file's units [start, stop) closest in time; -1 where a record is missing.
+class _Stored(NamedTuple):
+    offset: int
+    time: int
+
+
+class _Times:
+    """Store times of one queue's records, looked up as they are needed."""
+
+    def __init__(self, look: StoreTimestamps) -> None:
+        self._look = look
+
+    def first(self, start: int, stop: int) -> _Stored | None:
+        """Return the first record of [start, stop) that can be read."""
+        block = 1
+        while start < stop:
+            following = min(start + block, stop)
+            times = np.asarray(self._look(start, following))
+            good = np.flatnonzero(times >= 0)
+            if len(good):
+                return _Stored(start + int(good[0]), int(times[good[0]]))
+            start, block = following, min(block * _FIRST_BLOCK, _LAST_BLOCK)
+        return None
+
+    def last(self, start: int, stop: int) -> _Stored | None:
+        """Return the last record of [start, stop) that can be read."""
+        block = 1
+        while start < stop:
+            before = max(stop - block, start)
+            times = np.asarray(self._look(before, stop))
+            good = np.flatnonzero(times >= 0)
+            if len(good):
+                return _Stored(before + int(good[-1]), int(times[good[-1]]))
+            stop, block = before, min(block * _FIRST_BLOCK, _LAST_BLOCK)
+        return None
+
+    def after_last(self, start: int, stop: int) -> int:
+        """Return the offset after the last readable record of [start, stop), or `start`."""
+        found = self.last(start, stop)
+        return start if found is None else found.offset + 1
+
+    def before_first(self, start: int, stop: int) -> int:
+        """Return the offset of the first readable record of [start, stop), or `stop`."""
+        found = self.first(start, stop)
+        return stop if found is None else found.offset
+
+    def unreadable_around(self, low: int, offset: int, high: int) -> tuple[int, int]:
+        """Return the extent of unreadable records on both sides of `offset`, empty where its neighbours can be read."""
+        start, stop = self.after_last(low, offset), self.before_first(offset + 1, high)
+        return (start, stop) if stop - start > 1 else (offset, offset)
+
+
+def _nearest(
+    times: _Times,
+    low: int,
+    high: int,
+    units_per_file: int,
+    timestamp_ms: int,
+    modified_ms: Callable[[int], int] | None,
+) -> int:
+    """Return the offset closest in time in the file that 4.9 would search; `low` where no record can be read."""
+    start, stop = low, high
+    for number in range(low // units_per_file, (high - 1) // units_per_file + 1):
+        start, stop = max(number * units_per_file, low), min((number + 1) * units_per_file, high)
+        if modified_ms is not None:
+            file_time = modified_ms(number)
+        else:
+            last = times.last(start, stop)
+            file_time = -1 if last is None else last.time
+        if file_time >= timestamp_ms:
+            break
+    found = _nearest_in_file(times, start, stop, timestamp_ms)
+    if found is None:
+        beside = times.last(low, start) or times.first(stop, high)
+        found = low if beside is None else beside.offset
+    return found
+
+
+def _nearest_in_file(times: _Times, start: int, stop: int, timestamp_ms: int) -> int | None:
+    """Return the offset of [start, stop) closest in time; None where no record can be read.
 
     Which one of several equal times is hit depends on the steps, so they are RocketMQ's.
     """
-    before, behind, time_before, time_behind = -1, -1, -1, -1
-    end = stop - 1
-    while start <= end:
-        middle = (start + end) // 2
-        time = store_timestamp(middle)
-        if time < 0:
-            return -1
-        if time == timestamp_ms:
-            return middle
-        if time > timestamp_ms:
-            end, behind, time_behind = middle - 1, middle, time
+    before: _Stored | None = None
+    behind: _Stored | None = None
+    while start < stop:
+        middle = (start + stop - 1) // 2
+        found = times.first(middle, stop)
+        if found is None:
+            stop = middle
+        elif found.time == timestamp_ms:
+            return found.offset
+        elif found.time > timestamp_ms:
+            stop, behind = middle, found
         else:
-            start, before, time_before = middle + 1, middle, time
-    if before < 0:
-        return behind
-    if behind < 0:
-        return before
-    return behind if timestamp_ms - time_before > time_behind - timestamp_ms else before
+            start, before = found.offset + 1, found
+    if before is None:
+        return None if behind is None else behind.offset
+    if behind is None:
+        return before.offset
+    return behind.offset if timestamp_ms - before.time > behind.time - timestamp_ms else before.offset

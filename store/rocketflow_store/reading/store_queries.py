@@ -26,7 +26,7 @@ from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.message import COMPRESSED_FLAG
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
-from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
+from rocketflow_store.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import LMQ_PREFIX
@@ -344,19 +344,37 @@ class StoreQueries:
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Queue offset by store time; `boundary` names a `TimeBoundary` ("lower", "upper" or "nearest").
 
-        A queue without messages answers with its min offset; StoreConfigError for another boundary.
+        A queue without messages answers with its min offset; StoreConfigError for another boundary. Records that
+        cannot be read are passed over, and logged where one of them may have been the answer.
         """
+        found = self.search_by_time(topic, queue_id, timestamp_ms, boundary)
+        start, stop = found.unreadable
+        if start < stop:
+            directory = self._queues.paths.consume_queue / topic / str(queue_id)
+            why = f"passed over: what was stored by {timestamp_ms} ms cannot be read; see store verify"
+            events.tell(events.SKIPPED, self._queues.paths.root, directory, why, offset=start, count=stop - start)
+        return found.offset
+
+    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:
+        """Return the answer of `get_offset_in_queue_by_time`, and which unreadable records are beside it."""
         wanted = TimeBoundary.parse(boundary)
         low, high = self._queues.bounds(topic, queue_id)
-        queue = self._queues.find(topic, queue_id)
-        if queue is None and self._queues.find_batch(topic, queue_id) is None:
-            return low
+        queue, batch_queue = self._queues.find(topic, queue_id), self._queues.find_batch(topic, queue_id)
+        if queue is None and batch_queue is None:
+            return OffsetByTime(low, (low, low))
+        identity = self.identity(topic, queue_id)
 
-        def store_timestamp(offset: int) -> int:
-            return int(self._log.store_timestamps(self.units(topic, queue_id, offset, offset + 1))[0])
+        def store_timestamps(start: int, stop: int) -> npt.NDArray[np.int64]:
+            offsets = np.arange(start, stop)
+            if batch_queue is not None:
+                units, offsets = _units_of_messages(batch_queue.units_holding(start, stop), start, stop)
+            else:
+                assert queue is not None
+                units = queue.units_or_zeros(start, stop)
+            return self._log.store_timestamps(units, offsets, identity)
 
-        per_file = queue.units_per_file if queue is not None else max(high - low, 1)
-        return offset_by_time(store_timestamp, low, high, per_file, timestamp_ms, wanted)
+        per_file = queue.units_per_file if batch_queue is None and queue is not None else max(high - low, 1)
+        return offset_by_time(store_timestamps, low, high, per_file, timestamp_ms, wanted)
 
 
 def _matching(builder: ColumnBuilder, columns: tuple[str, ...], tag_filter: TagFilter) -> Iterator[pa.RecordBatch]:
@@ -384,6 +402,20 @@ def _record_of_message(units: Units, start: int, end: int) -> npt.NDArray[np.int
     bases = units["msg_base_offset"].astype(np.int64)
     first, last = np.maximum(bases, start), np.minimum(bases + units["batch_size"], end)
     return np.repeat(np.arange(len(units)), np.maximum(last - first, 0))
+
+
+def _units_of_messages(holding: Units, start: int, end: int) -> tuple[Units, npt.NDArray[np.int64]]:
+    """Return, for each message of [start, end), the plain unit and the queue offset of the record that holds it.
+
+    `holding` are a BatchCQ topic's units in order; messages that none of them holds get zeros.
+    """
+    units, offsets = np.zeros(end - start, UNIT_DTYPE), np.arange(start, end)
+    plain = _plain_units(holding)
+    for number, (base, count) in enumerate(holding[["msg_base_offset", "batch_size"]].tolist()):
+        first, last = max(base, start) - start, min(base + count, end) - start
+        if first < last:
+            units[first:last], offsets[first:last] = plain[number], base
+    return units, offsets
 
 
 def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
