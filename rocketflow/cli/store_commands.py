@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,10 +36,10 @@ _MAX_INT64 = (1 << 63) - 1
 _FOLLOW_S = 0.1
 
 
-def _config(file: str | None) -> StoreConfig | None:
+def _config(file: str | None) -> StoreConfig:
     from rocketflow_store import StoreConfig
 
-    return StoreConfig.given(file, os.environ)
+    return StoreConfig.load(file)
 
 
 def _reader(path: str, config: str | None) -> StoreReader:
@@ -83,6 +82,9 @@ def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption =
 
     with _reader(path, config) as reader:
         found = store_info(reader)
+        idle = reader.config.without_effect
+    if config is not None or idle:
+        found["settings"] = {"file": config, "withoutEffect": list(idle)}
     if as_json:
         _emit(found)
         return
@@ -92,6 +94,8 @@ def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption =
     for one in log["paths"] if len(log["paths"]) > 1 else []:
         print(f"           in {one}")
     print(f"index      {index['entries']} entries in {index['files']} files")
+    for key in idle:
+        print(f"setting    {key} has no effect in RocketFlow")
     if not found["topics"]:
         print("no topics")
     for topic in found["topics"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,4 +77,4 @@ def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
 
 def config_of(file: str | None) -> StoreConfig:
     """Settings of the environment, of a broker.conf, or the defaults."""
-    return StoreConfig.given(file, os.environ) or StoreConfig()
+    return StoreConfig.load(file)

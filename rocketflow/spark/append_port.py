@@ -5,7 +5,6 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -53,6 +52,6 @@ class DirectAppendPort:
 
     def _open(self) -> MessageStore:
         options = self._options
-        given = StoreConfig.given(None, os.environ) or StoreConfig()
+        given = StoreConfig.load()
         config = replace(given, flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
         return when_free(lambda: MessageStore.open(options.path, config), options.lock_timeout_ms / 1000)

@@ -35,9 +35,9 @@ class RebuildJob:
     request: RebuildRequest
     config: str | None = None
 
-    def store_config(self) -> StoreConfig | None:
-        """The environment's settings and its broker.conf's, None without any."""
-        return StoreConfig.given(self.config, os.environ)
+    def store_config(self) -> StoreConfig:
+        """Return the settings of the environment, of a broker.conf, or the defaults."""
+        return StoreConfig.load(self.config)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -57,7 +56,7 @@ class RequeueJob:
 
     def store_config(self) -> StoreConfig:
         """Its broker.conf's settings, the defaults without one; what is moved is on the disk before it counts."""
-        known = StoreConfig.given(self.config, os.environ) or StoreConfig()
+        known = StoreConfig.load(self.config)
         return replace(known, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 

@@ -6,7 +6,6 @@ them in the commit message: the commit runs in a fresh process that knows nothin
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,7 +153,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
         known = topics.get(topic)
         return known.queues_to_write() if known is not None else options.queues
 
-    given = StoreConfig.given(None, os.environ) or StoreConfig()
+    given = StoreConfig.load()
     config = replace(given, enabled_append_prop_crc=gives_record_crc(paths))
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"

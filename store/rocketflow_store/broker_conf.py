@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
 OWN_PREFIX: Final = "rocketflow."
 ENVIRONMENT_PREFIX: Final = "ROCKETFLOW_"
+OWN_KEYS: Final = frozenset({f"{OWN_PREFIX}directIO"})
+"""Settings of RocketFlow alone that a file or the environment can give."""
 KNOWN_KEYS: Final = frozenset({*BOOLEAN_KEYS, *INT_KEYS, *LONG_KEYS, *FLOAT_KEYS, *TEXT_KEYS, *CHOICE_KEYS})
 
 _BLANKS: Final = " \t\f"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_JAVA_SUFFIX: Final = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?[dDfF]")
+"""A number as Double.parseDouble takes it, with the letter of its type."""
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -71,7 +75,9 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
         key = name.removeprefix(ENVIRONMENT_PREFIX)
         if key == name or not key[:1].islower():
             continue
-        if key not in KNOWN_KEYS:
+        if f"{OWN_PREFIX}{key}" in OWN_KEYS:
+            key = f"{OWN_PREFIX}{key}"
+        if key not in KNOWN_KEYS and key not in OWN_KEYS:
             raise StoreConfigError(key, value, f"environment variable {name}: unknown key{_nearest(key)}")
         settings[key] = typed_value(key, value, f"environment variable {name}: ")
     return settings
@@ -80,7 +86,7 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
 def typed_value(key: str, text: str, where: str = "") -> Any:
     """`text` as the type that `key` has; keys without a known type stay text."""
     value = text.strip()
-    if key in BOOLEAN_KEYS:
+    if key in BOOLEAN_KEYS or key == f"{OWN_PREFIX}directIO":
         if value.lower() not in ("true", "false"):
             raise StoreConfigError(key, text, f"{where}must be true or false")
         return value.lower() == "true"
@@ -91,7 +97,7 @@ def typed_value(key: str, text: str, where: str = "") -> Any:
         return int(value)
     if key in FLOAT_KEYS:
         try:
-            return float(value)
+            return float(value[:-1] if _JAVA_SUFFIX.fullmatch(value) else value)
         except ValueError:
             raise StoreConfigError(key, text, f"{where}must be a number") from None
     choices = CHOICE_KEYS.get(key)

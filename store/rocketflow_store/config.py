@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.layout.file_sizes import detect_sizes
 from rocketflow_store.layout.store_layout import StoreLayout, find_layout, has_owner_file, parse_layout, side_directory
 from rocketflow_store.mapped_files.log_directories import LogDirectories
+from rocketflow_store.settings import LIMITS, camel_case, fields_of, load_settings, warn_once, without_effect
 from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _BROKER_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-_PATH_FIELDS: Final = (
-    "store_path_commit_log",
-    "read_only_commit_log_store_paths",
-    "store_path_consume_queue",
-    "store_path_index",
-)
 _DELAY: Final = re.compile("[0-9]{1,9}[smhd]")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -46,6 +41,8 @@ class StorePaths:
     @classmethod
     def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
         """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
+        if config is not None:
+            warn_once(config, root)
         return cls(root, find_layout(root, None if config is None else config.asked_layout(root)))
 
     @property
@@ -294,53 +291,11 @@ class StoreConfig:
     disk_space_warning_level_ratio: int = 90
     clean_file_forcibly_enable: bool = True
     clock: Clock = field(default_factory=SystemClock)
+    without_effect: tuple[str, ...] = field(default=(), compare=False)
+    """RocketMQ's keys that were given and change nothing here; the open warns of them once."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("mapped_file_size_commit_log", 4096, 1 << 31),
-            ("mapped_file_size_consume_queue", UNIT_SIZE, 1 << 31),
-            ("max_hash_slot_num", 1, 1 << 29),
-            ("max_index_num", 2, 1 << 30),
-            ("max_message_size", 1, 1 << 29),
-            ("default_topic_queue_nums", 1, 65_536),
-            ("flush_least_pages_when_warm_maped_file", 0, 1 << 20),
-            ("flush_interval_commit_log", 1, 3_600_000),
-            ("flush_commit_log_least_pages", 0, 1 << 20),
-            ("flush_commit_log_thorough_interval", 0, 86_400_000),
-            ("transient_store_pool_size", 1, 1_024),
-            ("commit_interval_commit_log", 1, 3_600_000),
-            ("commit_commit_log_least_pages", 0, 1 << 20),
-            ("commit_commit_log_thorough_interval", 0, 86_400_000),
-            ("flush_interval_consume_queue", 1, 3_600_000),
-            ("flush_consume_queue_least_pages", 0, 1 << 20),
-            ("flush_consume_queue_thorough_interval", 0, 86_400_000),
-            ("sync_flush_timeout", 1, 3_600_000),
-            ("max_transfer_bytes_on_message_in_memory", 1, 1 << 31),
-            ("max_transfer_count_on_message_in_memory", 1, 1 << 31),
-            ("max_transfer_bytes_on_message_in_disk", 1, 1 << 31),
-            ("max_transfer_count_on_message_in_disk", 1, 1 << 31),
-            ("access_message_in_memory_max_ratio", 0, 100),
-            ("max_async_put_message_requests", 1, 1 << 20),
-            ("max_lmq_consume_queue_num", 0, 1 << 31),
-            ("mapper_file_size_batch_consume_queue", BATCH_UNIT_SIZE, 1 << 31),
-            ("mapped_file_size_consume_queue_ext", 64, 1 << 31),
-            ("mapped_file_size_timer_log", 4096, 1 << 31),
-            ("timer_max_delay_sec", 0, 1 << 40),
-            ("timer_roll_window_slot", 6, 604_800),
-            ("timer_flush_interval_ms", 1, 3_600_000),
-            ("timer_congest_num_each_slot", 1, (1 << 31) - 1),
-            ("os_page_cache_busy_time_out_mills", 1, 3_600_000),
-            ("clean_resource_interval", 1, 86_400_000),
-            ("file_reserved_time", 0, 1 << 20),
-            ("delete_commit_log_files_interval", 0, 60_000),
-            ("delete_consume_queue_files_interval", 0, 60_000),
-            ("destroy_maped_file_interval_forcibly", 0, 1 << 31),
-            ("redelete_hanged_file_interval", 0, 1 << 31),
-            ("delete_file_batch_max", 1, 1 << 20),
-            ("disk_max_used_space_ratio", 0, 100),
-            ("disk_space_clean_forcibly_ratio", 0, 100),
-            ("disk_space_warning_level_ratio", 0, 100),
-        ):
+        for name, (low, high) in LIMITS.items():
             value = getattr(self, name)
             if not isinstance(value, int) or not low <= value <= high:
                 raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
@@ -418,45 +373,23 @@ class StoreConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **overrides: Any) -> StoreConfig:
-        """Settings from RocketMQ's camelCase keys; keys that the store does not use are left to their owners."""
-        known = {camel_case(entry.name): entry.name for entry in fields(cls)}
-        chosen: dict[str, Any] = {}
-        for key, value in values.items():
-            name = known.get(key)
-            if name is None or name == "clock":
-                continue
-            chosen[name] = value
-        if "brokerIP1" in values or "listenPort" in values:
-            ip, port = values.get("brokerIP1", "127.0.0.1"), values.get("listenPort", 10911)
-            chosen.setdefault("store_host", f"{ip}:{port}")
-        root, splitter = values.get("storePathRootDir"), chosen.get("multi_path_splitter", ",")
-        for name in _PATH_FIELDS:
-            if root and chosen.get(name):
-                chosen[name] = splitter.join(_beneath(root, one.strip()) for one in chosen[name].split(splitter or ","))
-        return cls(**{**chosen, **overrides})
+        """Return settings from RocketMQ's camelCase keys; `without_effect` names the keys that no store uses."""
+        return cls(**{**fields_of(values), "without_effect": without_effect(values), **overrides})
 
     @classmethod
-    def given(cls, file: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> StoreConfig | None:
-        """Settings of a `broker.conf`, and before them those of variables like ROCKETFLOW_fileReservedTime; None
-        where neither says anything."""
-        from rocketflow_store.broker_conf import environment_settings, load_broker_conf
-
-        values = {} if file is None else load_broker_conf(Path(file))
-        values |= environment_settings(environ)
-        return cls.from_mapping(values) if values or file is not None else None
+    def load(
+        cls,
+        file: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> StoreConfig:
+        """Return the settings of an entry point: see `rocketflow_store.settings`."""
+        return cls.from_mapping(load_settings(file, environ, options))
 
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
-        """Settings from a RocketMQ properties file (`broker.conf`)."""
-        from rocketflow_store.broker_conf import load_broker_conf
-
-        return cls.from_mapping(load_broker_conf(Path(path)), **overrides)
-
-
-def _beneath(root: str, path: str) -> str:
-    """`path` from `root` on where it is beneath it: a file of settings stays right for a copy of its store."""
-    relative = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else path
-    return path if relative.startswith("..") or relative == "." else relative
+        """Return the settings of a RocketMQ properties file (`broker.conf`) alone."""
+        return cls.from_mapping(load_settings(path, {}), **overrides)
 
 
 @cache
@@ -465,16 +398,6 @@ def _delays_ms(levels: str) -> tuple[int, ...]:
     if not words or not all(_DELAY.fullmatch(word) for word in words):
         raise StoreConfigError("messageDelayLevel", levels, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'")
     return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in words)
-
-
-_ODD_KEYS: Final = {"enabled_append_prop_crc": "enabledAppendPropCRC"}
-"""RocketMQ's keys that follow no rule."""
-
-
-def camel_case(name: str) -> str:
-    """`max_index_num` -> `maxIndexNum`."""
-    head, *rest = name.split("_")
-    return _ODD_KEYS.get(name) or head + "".join(word.capitalize() for word in rest)
 
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})

@@ -40,6 +40,8 @@ SUPERSEDED: Final = "RF-SINK-SUPERSEDED"
 """A sink commit of a run that is not the newest, or of other rows under a committed batch id: refused."""
 DATA_LOSS: Final = "RF-DATA-LOSS"
 """A query goes on without messages that are gone (failOnDataLoss=false)."""
+NO_EFFECT: Final = "RF-CONFIG"
+"""Settings were given that change nothing here."""
 SKIPPED: Final = "RF-SKIP"
 """A reader left out damaged messages because it was told to."""
 

@@ -675,4 +675,17 @@ BUGS: Final = (
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
         ["tests/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
     ),
+    # -- settings
+    Bug(
+        "settings-out-of-range-refused",
+        "a number that RocketMQ moves into its range is refused",
+        [Change("        return min(max(value, low), high)\n", "        return value\n")],
+        [f"{STORE}/test_settings_of_rocketmq.py::test_every_number_that_rocketmq_takes_is_taken"],
+    ),
+    Bug(
+        "settings-without-effect-unnamed",
+        "keys that change nothing are taken without a word",
+        [Change("    if keys and (path, keys) not in _warned:\n", "    if keys and not path:\n")],
+        [f"{STORE}/test_settings_of_rocketmq.py::test_keys_without_effect_are_named_once_at_the_open"],
+    ),
 )

@@ -111,7 +111,7 @@ class TimerLog:
         self.file_size = size = self._files[0].file_size
         for number, mapped in enumerate(self._files):
             wanted = self._files[0].file_from_offset + number * size
-            if mapped.file_size != size or size < 4096 or mapped.file_from_offset != wanted:
+            if mapped.file_size != size or units_in_file(size) == 0 or mapped.file_from_offset != wanted:
                 raise CorruptRecordError(mapped.path, 0, "does not fit the other files of the timer log")
 
     def _find_end(self) -> int:
