@@ -72,6 +72,17 @@ class StoreVersionError(StoreError):
         self.path, self.why = str(path), why
 
 
+class OtherEngineError(StoreVersionError):
+    """A part of the store is kept by an engine that RocketFlow does not have: `feature`, by RocketMQ's `setting`."""
+
+    def __init__(self, path: object, feature: str, setting: str, way_out: str) -> None:
+        super().__init__(path, f"is {feature} ({setting}), which RocketFlow cannot use: {way_out}")
+        self.feature, self.setting, self.way_out = feature, setting, way_out
+
+    def __reduce__(self) -> tuple[type[OtherEngineError], tuple[object, ...]]:
+        return type(self), (self.path, self.feature, self.setting, self.way_out)
+
+
 class StoreAccessError(StoreError):
     """The operating system refused to open or read a file of the store."""
 

@@ -27,6 +27,7 @@ from rocketflow_store.errors import (
 )
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.put.async_put import AsyncPut
 from rocketflow_store.put.bulk_append import BulkAppend
 from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
@@ -92,6 +93,7 @@ class MessageStore:
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
         check_writable_directory(path, config)
+        refuse_rocksdb_data(path)
         self.path, self.paths = path, StorePaths.of(path, config)
         try:
             if not path.is_dir():

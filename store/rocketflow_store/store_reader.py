@@ -20,6 +20,7 @@ from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_c
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -59,6 +60,7 @@ class StoreReader:
         self.path = Path(path).absolute()
         check_directory(self.path, must_exist=True)
         self.paths = StorePaths.of(self.path, config)
+        warn_of_rocksdb_data(self.path)
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
             raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
         self.config = (config or StoreConfig()).fitted_to(self.paths)

@@ -33,6 +33,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import FORMAT_VERSION, refuse_another_version
 from rocketflow_store.log.log_walk import sound_records
@@ -193,6 +194,7 @@ def repair_store(
     if not paths.looks_like_store():
         raise NotAStoreError(path, "holds no commitlog/: there is nothing to repair")
     refuse_another_version(paths)
+    refuse_rocksdb_data(path)
     result: RepairResult | None = None
     only_recovered = False
     for _ in range(_MAX_ROUNDS):

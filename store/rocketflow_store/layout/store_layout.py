@@ -21,6 +21,7 @@ from rocketflow_store.errors import MissingStorePathError, StoreAccessError, Sto
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.other_engines import refuse_other_engines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -101,6 +102,7 @@ def find_layout(root: Path, asked: StoreLayout | None) -> StoreLayout:
     recorded = recorded_layout(root)
     known = recorded.layout if recorded is not None else StoreLayout()
     layout = known if asked is None else asked
+    refuse_other_engines(root, layout.consume_queue)
     if layout != known:
         _check_move(root, known, layout)
     if recorded is not None and not known.is_default:

@@ -12,6 +12,7 @@ from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.errors import NotAStoreError, StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.remote import RemoteDirectory, is_uri
+from rocketflow_store.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
 from rocketflow_store.rebuild.skeleton import make_skeleton
 from rocketflow_store.recovery.derived_state import fitted_config
@@ -73,6 +74,8 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             root = Path(path)
             check_directory(root, must_exist=True)
         store = StorePaths.of(root, config)
+        if request.target is None and not request.dry_run:
+            refuse_rocksdb_data(root)
         if request.log is None and not store.holds_log():
             raise NotAStoreError(root, "holds no commitlog/; give the directory that storePathRootDir names")
         fitted = fitted_config(store, config or StoreConfig())
