@@ -20,12 +20,6 @@ from rocketflow.airflow.provider import CONNECTION_TYPE
 _VERIFY_CODES = FINDING_CODES
 _REBUILD_CODES = frozenset({3})
 _CHECK_CODES = frozenset({1})
-_POSITIONS = (
-    ("config", "consumerOffset.json"),
-    ("config", "lmqConsumerOffset.json"),
-    ("rocketflow", "consumerOffset.json"),
-)
-"""Where a group's progress may be: of a broker, of one with enableLmq, of a query beside a writer."""
 
 
 class RocketFlowStoreHook(BaseHook):
@@ -114,10 +108,8 @@ class RocketFlowStoreHook(BaseHook):
         """Where a topic's queues end, and how far `group` has read them; the store's files are only read."""
         info = await self._ask(["store", "info", self.store.path, *self._config_words(), "--json"])
         tables = []
-        for place in _POSITIONS if group is not None else ():
-            file = os.path.join(self.store.path, *place)
-            if await asyncio.to_thread(os.path.exists, file):
-                tables.append((await self._ask(["store", "dump", file])).get("content") or {})
+        for file in info["consumerOffsets"] if group is not None else ():
+            tables.append((await self._ask(["store", "dump", file])).get("content") or {})
         return position_of(info, topic, group, tables)
 
     async def _ask(self, words: Sequence[str]) -> dict[str, Any]:

@@ -51,13 +51,13 @@ def offset_map(
     """
     from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of, why_no_kafka_offset, why_no_queue_offset
     from rocketflow.kafka.topic_names import to_store_name
-    from rocketflow_store import StoreReader
+    from rocketflow_store import StoreConfig, StoreReader
 
     if not topic or (partition is None) == (queue is None):
         raise typer.BadParameter("give --topic, and --partition (with --id) or --queue")
     if partition is not None and not bridge_id:
         raise typer.BadParameter("--partition needs --id: the bridge whose commits are asked")
-    with StoreReader(store) as reader:
+    with StoreReader(store, StoreConfig.load()) as reader:
         why = None
         if queue is not None:
             found = kafka_offset_of(reader, topic, queue, offset)

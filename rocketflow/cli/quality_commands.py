@@ -151,11 +151,11 @@ def results(
     """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
     from rocketflow.errors import UsageError
     from rocketflow.quality.results import read_results
-    from rocketflow_store import StoreReader
+    from rocketflow_store import StoreConfig, StoreReader
 
     found = read_results(store, topic, most)
     if topic is not None and not found and most != 0:
-        with StoreReader(store) as reader:
+        with StoreReader(store, StoreConfig.load()) as reader:
             if topic not in reader.topics():
                 raise UsageError(f"{store}: holds no results of topic {topic}, nor the topic")
     for one in found:

@@ -33,6 +33,7 @@ def store_info(reader: StoreReader) -> dict[str, Any]:
             "beginTimestamp": indexes[0].header.begin_timestamp if indexes else 0,
             "endTimestamp": indexes[-1].header.end_timestamp if indexes else 0,
         },
+        "consumerOffsets": [str(one) for one in reader.paths.consumer_offsets if one.exists()],
         "checkpoint": {
             "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
             "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,

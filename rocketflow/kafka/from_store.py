@@ -39,6 +39,7 @@ from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of
 from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
+from rocketflow_store.config import StoreConfig
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.store_reader import StoreReader
 
@@ -86,7 +87,7 @@ class StoreToKafka:
 
     def run(self) -> BridgeSummary:
         """Copy until stopped, or until caught up."""
-        with StoreReader(self._options.store) as reader, contextlib.ExitStack() as at_last:
+        with StoreReader(self._options.store, StoreConfig.load()) as reader, contextlib.ExitStack() as at_last:
             self._reader = reader
             self._find_topics()
             at_last.callback(self._close_producer)

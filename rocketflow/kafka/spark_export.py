@@ -77,9 +77,9 @@ def has_connector(spark: SparkSession) -> bool:
 
 def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: Mapping[str, str]) -> dict[str, Any]:
     from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
-    from rocketflow_store import StoreReader
+    from rocketflow_store import StoreConfig, StoreReader
 
-    with StoreReader(asked.store) as reader:
+    with StoreReader(asked.store, StoreConfig.load()) as reader:
         mapped, missing = asked.choice.of_store(reader.topics(), reader.listed_topics())
     if missing:
         raise UsageError(f"the store at {asked.store} has no topic {', '.join(missing)}")

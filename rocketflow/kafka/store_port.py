@@ -69,9 +69,9 @@ class StorePort:
 
 def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
     """The last commit under an id in the store at `path`, None without one (or without a store)."""
-    if not StorePaths(Path(path)).looks_like_store():
+    if not StorePaths.of(Path(path), StoreConfig.load()).looks_like_store():
         return None
-    with StoreReader(path) as reader:
+    with StoreReader(path, StoreConfig.load()) as reader:
         return last_commit(reader, sink_id)
 
 

@@ -6,6 +6,7 @@ kill is known by it, whatever the suite says by now: the same ranges are a repla
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +42,7 @@ class QualityCommits:
     def __init__(self, store: str, sink_id: str, query_id: str, run_id: str, lock_timeout_ms: int = 60_000) -> None:
         self.store, self.sink_id = store, sink_id
         self._query_id, self._run_id, self._lock_timeout_ms = query_id, run_id, lock_timeout_ms
-        self._paths = StorePaths(Path(store))
+        self._paths = StorePaths.of(Path(store), StoreConfig.load())
         self._last: CommitEnvelope | None = None
 
     def prepare(self, queues: dict[str, int]) -> dict[str, int]:
@@ -114,7 +115,7 @@ class QualityCommits:
             )
 
     def _open(self) -> MessageStore:
-        config = StoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        config = replace(StoreConfig.load(), flush_disk_type=FlushDiskType.SYNC_FLUSH)
         return when_free(lambda: MessageStore.open(self.store, config), self._lock_timeout_ms / 1000)
 
 
@@ -125,9 +126,9 @@ def now_ms() -> int:
 
 def queue_counts(store: str, topics: Sequence[str]) -> dict[str, int]:
     """Queues that topics have in a store; 0 where they are not there."""
-    paths = StorePaths(Path(store))
+    paths = StorePaths.of(Path(store), StoreConfig.load())
     if not paths.looks_like_store():
         return dict.fromkeys(topics, 0)
-    with StoreReader(store) as reader:
+    with StoreReader(store, StoreConfig.load()) as reader:
         known = set(reader.topics())
         return {topic: len(reader.queues(topic)) if topic in known else 0 for topic in topics}

@@ -5,7 +5,7 @@ Nothing is written where anybody reads it: a task leaves a staged part and a rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,8 +131,8 @@ class PassTask:
             for batch in batches:
                 self._look_at(_Rows.of(batch), report)
         else:
-            paths = StorePaths(Path(self.store))
-            config = StoreConfig(enabled_append_prop_crc=gives_record_crc(paths))
+            paths = StorePaths.of(Path(self.store), StoreConfig.load())
+            config = replace(StoreConfig.load(), enabled_append_prop_crc=gives_record_crc(paths))
             encoder = BatchEncoder(config, lambda topic: 1)
             name = f"p{report.partition}-a{context.taskAttemptId()}"
             directory = batch_directory(paths.staging, self.sink_id, self.batch_id)

@@ -21,7 +21,7 @@ from rocketflow.errors import UsageError
 from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
-from rocketflow_store import StoreReader
+from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.errors import UnknownTopicError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def draft_suite(
 
 def _sample(store: str, topic: str, sample: int) -> list[bytes]:
     found: list[bytes] = []
-    with StoreReader(store) as reader:
+    with StoreReader(store, StoreConfig.load()) as reader:
         if topic not in reader.topics():
             raise UnknownTopicError(topic)
         queues = reader.queues(topic)

@@ -55,7 +55,7 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     suite = load_suite(check.suite)
     spec = spec_of(check.body_schema, check.body_format, check.body_options, suite)
     for store in SourceOptions.parse(check.source_options(), streaming=False).stores:
-        with StoreReader(store.path) as reader:
+        with StoreReader(store.path, store.store_config()) as reader:
             known = reader.topics()
         if check.topic not in known:
             raise MissingTopicError(describe_missing([check.topic], known))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
-from rocketflow_store import StoreReader
+from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.index_entries import index_entries
 from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
@@ -25,7 +25,6 @@ from rocketflow_store.java_compat import string_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store.config import StoreConfig
 
 RESULT_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"
 RESULT_VERSION: Final = 1
@@ -85,7 +84,7 @@ def read_results(store: str, topic: str | None = None, most: int | None = None) 
 
 
 def _results(store: str) -> Iterator[BatchResult]:
-    with StoreReader(store) as reader:
+    with StoreReader(store, StoreConfig.load()) as reader:
         if RESULT_TOPIC not in reader.topics():
             return
         bounds = reader.bounds(RESULT_TOPIC, 0)

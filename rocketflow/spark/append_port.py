@@ -5,11 +5,10 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rocketflow_store.config import StoreConfig, StorePaths
+from rocketflow_store.config import StorePaths
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.sink.sink_commit import commit_batch, commit_nothing
@@ -46,12 +45,11 @@ class DirectAppendPort:
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
         """As `AppendPort.commit_nothing`; takes no lock."""
-        if StorePaths(Path(self._options.path)).looks_like_store():
-            with StoreReader(self._options.path) as reader:
+        if StorePaths.of(Path(self._options.path), self._options.store_config()).looks_like_store():
+            with StoreReader(self._options.path, self._options.store_config()) as reader:
                 commit_nothing(reader, sink_id, query_id, batch_id, self._options.replay_mismatch)
 
     def _open(self) -> MessageStore:
         options = self._options
-        given = StoreConfig.load()
-        config = replace(given, flush_disk_type=options.flush_disk_type, direct_io=options.direct_io)
+        config = options.store_config()
         return when_free(lambda: MessageStore.open(options.path, config), options.lock_timeout_ms / 1000)

@@ -19,6 +19,7 @@ from typing import Final
 
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
+from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.lock import lock_holder
@@ -56,20 +57,21 @@ def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> 
 
     OSError or StoreError where it cannot be read or written.
     """
-    side_directory = root / "rocketflow"
+    paths = StorePaths(root)  # none of these moves with storePathCommitLog
+    side_directory = paths.rocketflow
     with _one_publisher(side_directory):
         held_back = ConsumerOffsetsFile(side_directory)
         news: dict[tuple[str, str], dict[int, int]] = {}
         for key, offset in offsets.items():
             news.setdefault((key.topic, group), {})[key.queue_id] = offset
-        if lock_holder(root / "lock") is not None:
+        if lock_holder(paths.lock) is not None:
             held_back.commit_all(news)
             return side_directory / ConsumerOffsetsFile.NAME
-        (root / "config").mkdir(exist_ok=True)
+        paths.config.mkdir(exist_ok=True)
         merged = held_back.table()
         for name, queues in news.items():
             merged[name] = {**merged.get(name, {}), **queues}
-        files = ConfigFiles(root / "config")
+        files = ConfigFiles(paths.config)
         files.consumer_offsets.commit_all(merged)
         if files.lmq_consumer_offsets.path.exists():  # a broker with enableLmq reads that one
             files.lmq_consumer_offsets.commit_all(merged)

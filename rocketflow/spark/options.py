@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error
+from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.settings import load_settings
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
@@ -41,6 +43,7 @@ SOURCE_OPTIONS: Final = (
     "pushDownPredicate",
     "includeSystemTopics",
     "consumerGroup",
+    "config",
 )
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -62,6 +65,12 @@ class StoreLocation:
 
     name: str
     path: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Settings by key, as the driver found them: executors need neither its environment nor its broker.conf."""
+
+    def store_config(self) -> StoreConfig:
+        """Return the settings to open the store with."""
+        return StoreConfig.from_mapping(dict(self.settings))
 
 
 class PositionKind(Enum):
@@ -181,7 +190,15 @@ def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
     text = values.text("path")
     if text is None:
         raise OptionError("path", "option path is missing: a store directory, or name=dir,name=dir")
-    return parse_stores(text)
+    settings = given_settings(values)
+    return tuple(replace(one, settings=settings) for one in parse_stores(text))
+
+
+def given_settings(values: OptionValues) -> tuple[tuple[str, Any], ...]:
+    """Return the settings of the environment and of the broker.conf that option `config` names, by key."""
+    found = tuple(sorted(load_settings(values.text("config")).items()))
+    StoreConfig.from_mapping(dict(found))  # a value that no store can have is refused here
+    return found
 
 
 def parse_stores(text: str) -> tuple[StoreLocation, ...]:

@@ -74,7 +74,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
     parsed.check_schema(schema)
-    check_writable_directory(Path(parsed.path))
+    check_writable_directory(Path(parsed.path), parsed.store_config())
     freeze_heap_once()
     return StreamWriter(parsed)
 
@@ -87,7 +87,7 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     if overwrite:
         raise StoreError("mode overwrite is not possible; a log is only appended to: use mode append")
     parsed.check_schema(schema)
-    check_writable_directory(Path(parsed.path))
+    check_writable_directory(Path(parsed.path), parsed.store_config())
     return BatchWriter(parsed)
 
 
@@ -144,8 +144,8 @@ class BatchWriter(DataSourceArrowWriter):
 def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
     context = TaskContext.get()
     assert context is not None
-    paths = StorePaths(Path(options.path))
-    run_seq = _run_seq(paths, batch)
+    paths = StorePaths.of(Path(options.path), options.store_config())
+    run_seq = _run_seq(paths, batch, options.store_config())
     partition = context.partitionId()
     topics = TopicsFile(paths.config)
 
@@ -153,8 +153,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
         known = topics.get(topic)
         return known.queues_to_write() if known is not None else options.queues
 
-    given = StoreConfig.load()
-    config = replace(given, enabled_append_prop_crc=gives_record_crc(paths))
+    config = replace(options.store_config(), enabled_append_prop_crc=gives_record_crc(paths))
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
     part = stage(
@@ -164,14 +163,14 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
     return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
 
 
-def _run_seq(paths: StorePaths, batch: BatchIdentity) -> int:
+def _run_seq(paths: StorePaths, batch: BatchIdentity, config: StoreConfig) -> int:
     """The run's number, registered by the first of its tasks that asks."""
     known = registered_run(paths.staging, batch.sink_id, batch.run_id)
     if known is not None:
         return known
     newest = 0
     if paths.looks_like_store():
-        with StoreReader(paths.root) as reader:
+        with StoreReader(paths.root, config) as reader:
             last = last_commit(reader, batch.sink_id)
             newest = last.run_seq if last is not None else 0
     return register_run(paths.staging, batch.sink_id, batch.run_id, newest)

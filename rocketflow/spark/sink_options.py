@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
-from rocketflow.spark.options import parse_stores
+from rocketflow.spark.options import given_settings, parse_stores
 from rocketflow_store.columns import SINK_COLUMNS
+from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.sink.sink_commit import check_sink_id
@@ -28,6 +29,7 @@ SINK_OPTIONS: Final = (
     "directIO",
     "replayMismatch",
     "lockTimeout",
+    "config",
 )
 
 _ALLOWED_TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -61,10 +63,19 @@ class SinkOptions:
     txn_id: str | None
     queues: int
     flush_disk_type: FlushDiskType
-    direct_io: bool
+    direct_io: bool | None
+    """None leaves it to rocketflow.directIO."""
     replay_mismatch: str
     lock_timeout_ms: int
     checkpoint_location: str | None
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Settings of environment and broker.conf by key, as the driver found them."""
+
+    def store_config(self) -> StoreConfig:
+        """Return the settings to open the store with; the sink's own options win."""
+        given = StoreConfig.from_mapping(dict(self.settings))
+        direct = given.direct_io if self.direct_io is None else self.direct_io
+        return replace(given, flush_disk_type=self.flush_disk_type, direct_io=direct)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -99,10 +110,11 @@ class SinkOptions:
             txn_id=txn_id,
             queues=values.integer("queues", 8, 1, 65_536) or 8,
             flush_disk_type=FlushDiskType(values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")),
-            direct_io=values.flag("directIO", default=False),
+            direct_io=values.flag("directIO", default=False) if "directIO" in values else None,
             replay_mismatch=values.choice("replayMismatch", ("error", "skip"), "error"),
             lock_timeout_ms=values.duration_ms("lockTimeout", 60_000) or 0,
             checkpoint_location=values.text("checkpointLocation"),
+            settings=given_settings(values),
         )
 
     def check_schema(self, schema: StructType) -> None:

@@ -6,9 +6,8 @@ keeps its modules from task to task.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,33 +40,16 @@ class _Open:
 _OPEN: dict[StoreLocation, _Open] = {}
 
 
-def _identity(path: str) -> tuple[object, ...]:
-    """Changes when another directory took the place of the store, or a writer started anew (and may have cut it)."""
-    found: list[object] = []
-    try:
-        with os.scandir(os.path.join(path, "commitlog")) as entries:
-            first = min((entry.name for entry in entries if entry.name.isdigit()), default=None)
-        if first is not None:
-            status = os.stat(os.path.join(path, "commitlog", first))
-            found += [status.st_dev, status.st_ino]
-        found.append(os.stat(os.path.join(path, "abort")).st_mtime_ns)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except PermissionError:
-        return ("refused",)
-    return tuple(found)
-
-
 def open_reader(location: StoreLocation) -> StoreReader:
     """The store's reader in this process; opened anew where the files it holds are not the store's any more.
 
     Of Spark's Python workers alone, which have one thread: the one that was known is closed, whoever reads it.
     """
-    identity = _identity(location.path)
     known = _OPEN.get(location)
-    if known is not None and known.identity == identity:
+    if known is not None and known.identity == known.reader.paths.identity():
         return known.reader
     reader = StoreReader(location.path, _config(location))
+    identity = reader.paths.identity()
     if known is not None:
         known.reader.close()
     _OPEN[location] = _Open(reader, identity, 0 if known is None else known.generation + 1)
@@ -75,9 +57,8 @@ def open_reader(location: StoreLocation) -> StoreReader:
 
 
 def _config(location: StoreLocation) -> StoreConfig:
-    if location.name:
-        return StoreConfig(broker_name=location.name, max_msgs_num_batch=_MAX_KEY_HITS)
-    return StoreConfig(max_msgs_num_batch=_MAX_KEY_HITS)
+    config = replace(location.store_config(), max_msgs_num_batch=_MAX_KEY_HITS)
+    return replace(config, broker_name=location.name) if location.name else config
 
 
 class SourceStores:

@@ -39,7 +39,7 @@ def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
     """
     there: set[QueueKey] = set()
     for location in source.stores:
-        with StoreReader(location.path) as reader:
+        with StoreReader(location.path, location.store_config()) as reader:
             if ends_by_itself:
                 topics = {*reader.topics(), *reader.listed_topics()}
                 there |= {QueueKey(location.name, topic, 0) for topic in topics}

@@ -100,6 +100,12 @@ class StorePaths:
         return self.root / "config"
 
     @property
+    def consumer_offsets(self) -> tuple[Path, ...]:
+        """Where a group's progress may be: of a broker, of one with enableLmq, of a query beside a writer."""
+        names = ("consumerOffset.json", "lmqConsumerOffset.json")
+        return (*(self.config / one for one in names), self.rocketflow / names[0])
+
+    @property
     def rocketflow(self) -> Path:
         """What only we write: store.meta, the confirmed frontier, staged sink parts, quarantine."""
         return self.root / "rocketflow"
@@ -119,6 +125,25 @@ class StorePaths:
     @property
     def durable_ends(self) -> Path:
         return self.rocketflow / "ends"
+
+    def identity(self) -> tuple[object, ...]:
+        """Return a value that changes when another directory takes the place of the store, or a writer starts anew.
+
+        Of every directory of the log the oldest file counts. Nothing is opened.
+        """
+        oldest = min(
+            ((name, one) for one in self.commit_logs for name in _names(one) if name.isdigit()),
+            key=lambda found: (len(found[0]), found[0]),
+            default=None,
+        )
+        found: list[object] = [self.meta_mark(), self.writer_mark()]
+        if oldest is not None:
+            try:
+                status = (oldest[1] / oldest[0]).stat()
+            except OSError:
+                return tuple(found)
+            found += [status.st_dev, status.st_ino]
+        return tuple(found)
 
     def meta_mark(self) -> int:
         """Another number for every writing of `store.meta`; 0 without it."""
@@ -184,6 +209,13 @@ class StorePaths:
     def looks_like_store(self) -> bool:
         """Whether anything here is a store's."""
         return self.holds_log() or self.meta.is_file() or self.checkpoint.is_file()
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _on_another_disk(path: Path, root: Path) -> bool:

@@ -705,4 +705,26 @@ BUGS: Final = (
         [Change('        if name.endswith(".sst") or (name', "        if (name")],
         [f"{STORE}/test_other_engines.py::test_data_in_rocksdbstore_refuses_writers_and_warns_readers"],
     ),
+    Bug(
+        "log-elsewhere-has-no-identity",
+        "a log that was replaced is not noticed where it lies elsewhere",
+        [
+            Change(
+                "for one in self.commit_logs for name in _names(one)",
+                "for one in (self.root / 'commitlog',) for name in _names(one)",
+            )
+        ],
+        ["tests/rocketflow/spark/test_settings_of_stores.py"],
+    ),
+    Bug(
+        "source-without-settings",
+        "the source takes no settings of file and environment",
+        [
+            Change(
+                "return tuple(replace(one, settings=settings) for one in parse_stores(text))",
+                "return parse_stores(text)",
+            )
+        ],
+        ["tests/rocketflow/spark/test_settings_of_stores.py"],
+    ),
 )
