@@ -447,9 +447,9 @@ def _has_nulls(headers: list[list[Header]]) -> bool:
 
 def store_id_of(reader: StoreReader) -> str:
     """The id that a store was given by its writer, "" where that was Apache's."""
-    import json
+    from rocketflow_store.config_files.fastjson import parse_json
 
     try:
-        return str(json.loads(reader.paths.meta.read_text("utf-8"))["storeId"])
-    except (OSError, ValueError, KeyError):
+        return str(parse_json(reader.paths.meta.read_bytes())["storeId"])
+    except (OSError, ValueError, KeyError, TypeError):
         return ""

@@ -20,6 +20,7 @@ from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.errors import (
     MessageRejectedError,
+    StoreAccessError,
     StoreClosedError,
     StoreConfigError,
     StoreError,
@@ -94,6 +95,10 @@ class MessageStore:
         started = time.monotonic()
         check_writable_directory(path, config)
         refuse_rocksdb_data(path)
+        if StorePaths(path).abort.is_dir():
+            raise StoreAccessError(
+                StorePaths(path).abort, "is a directory; a writer makes a file of this name: move it away"
+            )
         self.path, self.paths = path, StorePaths.of(path, config)
         try:
             if not path.is_dir():

@@ -727,4 +727,21 @@ BUGS: Final = (
         ],
         ["tests/rocketflow/spark/test_settings_of_stores.py"],
     ),
+    Bug(
+        "deep-json-escapes",
+        "a deeply nested file of a store ends the open with RecursionError",
+        [
+            Change(
+                "        return json.loads(data, parse_constant=_refuse)\n    except RecursionError:\n",
+                "        return json.loads(data, parse_constant=_refuse)\n    except ZeroDivisionError:\n",
+            )
+        ],
+        [f"{STORE}/test_json_limits.py"],
+    ),
+    Bug(
+        "timer-snapshots-remain",
+        "a rebuilt wheel leaves the snapshot that a broker prefers to it",
+        [Change("            os_files.remove_file(snapshot)\n", "            pass\n")],
+        [f"{TIMER}/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
+    ),
 )

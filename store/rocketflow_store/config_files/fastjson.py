@@ -17,11 +17,25 @@ _BARE_KEY: Final = re.compile(
 )
 
 
+MAX_JSON_BYTES: Final = 256 << 20
+"""No file of a store is larger: what is, is damage."""
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Return what JSON `data` holds; ValueError if it is none, larger than 256 MiB or nested too deeply."""
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"is larger than {MAX_JSON_BYTES:,} bytes")
+    try:
+        return json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def parse_json_object(text: str) -> dict[str, Any]:
     """The object that `text` holds; ValueError where it holds none. Keys come out as strings."""
     try:
         try:
-            value = json.loads(text, parse_constant=_refuse)
+            value = parse_json(text)
         except json.JSONDecodeError:
             value = json.loads(_BARE_KEY.sub(_quote, text), parse_constant=_refuse)
     except RecursionError:

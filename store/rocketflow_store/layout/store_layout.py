@@ -9,7 +9,6 @@ open: without it the log would look shorter than it is.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from rocketflow_store.config_files.fastjson import parse_json
 from rocketflow_store.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
@@ -86,9 +86,9 @@ def recorded_layout(root: Path) -> RecordedLayout | None:
     """The layout that the last writer used, from `store.meta` or its copy; None where neither tells."""
     for name in _META:
         try:
-            body = json.loads(os_files.read_file(root / name))
+            body = parse_json(os_files.read_file(root / name))
             return RecordedLayout(StoreLayout.from_dict(body), str(body["storeId"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
 

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocketflow_store.config_files.fastjson import parse_json
 from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def begin_healing(paths: StorePaths, queues: Iterable[Queue], batch_queues: Iter
 def unfinished_healing(paths: StorePaths) -> Unfinished | None:
     """What somebody began to make again; None where nothing was left unfinished."""
     try:
-        told = json.loads(os_files.read_file(_path(paths)))
+        told = parse_json(os_files.read_file(_path(paths)))
         return Unfinished(
             frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 2),
             frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 3),

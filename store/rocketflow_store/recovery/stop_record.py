@@ -10,11 +10,11 @@ directory); where it cannot be read, a sample of the log is asked instead (`deri
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from rocketflow_store.config_files.fastjson import parse_json
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
@@ -293,7 +293,7 @@ def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
 def store_id(paths: StorePaths) -> str:
     """Who the store says it is in `store.meta`; empty where that does not tell."""
     try:
-        return str(json.loads(os_files.read_file(paths.meta))["storeId"])
+        return str(parse_json(os_files.read_file(paths.meta))["storeId"])
     except (OSError, StoreError, ValueError, KeyError, TypeError):
         return ""
 

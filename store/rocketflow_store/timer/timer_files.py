@@ -105,7 +105,7 @@ class TimerFiles:
 
     def _load(self) -> tuple[TimerWheel, TimerLog] | None:
         stop = self._read_stop()
-        if stop is None or stop.precision_ms != self.precision_ms:
+        if stop is None or stop.precision_ms != self.precision_ms or self._snapshots():
             return None
         log = None
         try:
@@ -127,6 +127,11 @@ class TimerFiles:
         self.commit = stop.commits, stop.commit
         self.last_logged = stop.queue_offset - 1
         return wheel, log
+
+    def _snapshots(self) -> list[Path]:
+        """Return the wheels that a broker with timerWheelSnapshotFlush kept: `timerwheel.<position in the log>`."""
+        wheel = self._paths.timer_wheel
+        return [one for one in wheel.parent.glob(f"{wheel.name}.*") if one.suffix[1:].isdigit()]
 
     def _read_stop(self) -> TimerStop | None:
         try:
@@ -164,6 +169,8 @@ class TimerFiles:
         paths = self._paths
         first = self._first_logged if self._first_logged >= 0 else self.queue_offset
         write_timer_checkpoint(paths.timer_check, self._next_version(TimerCheckpoint(self.read_ms, 0, first, first)))
+        for snapshot in self._snapshots():  # a broker prefers the newest to the wheel, whatever the log holds
+            os_files.remove_file(snapshot)
         if paths.timer_log.is_dir():
             why = "timerlog and timerwheel were made anew from the CommitLog"
             events.tell(events.HEALED, paths.root, paths.timer_log, why)

@@ -137,3 +137,13 @@ def test_pending_timers_of_a_broker_are_delivered_at_their_time(store: Path) -> 
     assert found == due
     assert set(found.values()) == {1}
     assert len(found) == 27
+
+
+def test_no_snapshot_of_a_wheel_outlives_its_rebuild(store: Path) -> None:
+    """A broker with timerWheelSnapshotFlush takes the snapshot of the greatest position, whatever the log holds."""
+    config = StoreConfig(clock=ManualClock(STOPPED + 500), mapped_file_size_timer_log=4096)
+    for left_over in (False, True):  # before our first delivery, and beside files that we know
+        shutil.copy(store / "timerwheel", store / "timerwheel.5512")
+        with MessageStore.open(store, config) as opened:
+            deliver_due_timers(opened)
+        assert [one.name for one in store.glob("timerwheel*")] == ["timerwheel"], left_over
