@@ -244,26 +244,40 @@ class IndexFile:
     def walk(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
         """Physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
 
-        An entry's time is its record's, rounded down to whole seconds since the file's first. The number of steps is
-        bounded by the number of entries, whatever the chain says.
+        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain is damaged
+        (it leaves the entries, comes to one of another slot, or does not go to older ones) the rest is looked for among
+        all entries: damage to slots and links hides no key.
         """
         header = self.reload()
         limit = min(header.index_count, self.index_num)
-        at = int.from_bytes(self._slot(key_hash % self.hash_slot_num), "big", signed=True)
-        steps = 0
-        while 0 < at <= limit and steps < limit and at < self.index_num:
-            steps += 1
+        slot = key_hash % self.hash_slot_num
+        at, newer = int.from_bytes(self._slot(slot), "big", signed=True), limit + 1
+        while at != 0:
+            if at >= newer > limit:  # a writer put it since the header was read
+                header = self.reload()
+                newer = min(header.index_count, self.index_num) + 1
+            if not 0 < at < min(newer, self.index_num):
+                yield from self._among_all(key_hash, begin, end, newer)
+                return
             entry_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(
                 self._map, self._entries_at + ENTRY_SIZE * at
             )
-            if time_diff < 0:
+            if entry_hash % self.hash_slot_num != slot or time_diff < 0:
+                yield from self._among_all(key_hash, begin, end, newer)
                 return
             time = header.begin_timestamp + time_diff * 1000
             if entry_hash == key_hash and begin <= time <= end:
                 yield phy_offset
-            if previous <= 0 or previous > limit or previous == at or time < begin:
+            if time < begin:
                 return
-            at = previous
+            at, newer = previous, at
+
+    def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
+        """Yield what `walk` does of the entries below number `newer`, without slots and links."""
+        table, header = self.entry_table()[:newer], self.header
+        rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
+        times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
+        yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
 
     def _slot(self, slot: int) -> bytes:
         position = HEADER_SIZE + SLOT_SIZE * slot
