@@ -121,8 +121,8 @@ def cat(
     with _reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)
-        left_out = LeftOut(reader, topic, tags)
-        messages = _messages(reader, topic, queue, start, end, left_out, follow)
+        left_out = LeftOut()
+        messages = _messages(reader, topic, queue, start, end, tags, left_out, follow)
         without_body = _show(messages, body, as_json, most)
     _end_with(left_out.count + without_body)
 
@@ -133,11 +133,13 @@ def _messages(
     queue: int | None,
     start: int | None,
     end: int | None,
+    tags: str | None,
     left_out: LeftOut,
     follow: bool,
 ) -> Iterator[MessageExt]:
     """Messages queue by queue; with `follow` for ever, as they arrive. What cannot be read is told to `left_out`."""
     from rocketflow_store.reading.inner_messages import inner_messages
+    from rocketflow_store.status import GetMessageStatus
 
     positions: dict[int, int] = {}
     while True:
@@ -149,14 +151,17 @@ def _messages(
             at = positions.get(queue_id, max(low, start or 0))
             stop = high if end is None else min(end, high)
             while at < stop:
-                got = reader.get_message(topic, queue_id, at, min(32, stop - at), left_out.tags)
+                got = reader.get_message(topic, queue_id, at, min(32, stop - at), tags)
                 messages = got.messages
-                left_out.look(queue_id, at, min(got.next_begin_offset, stop), messages)
+                left_out.look(queue_id, at, stop, got)
                 for message in messages:
                     yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
                 found = found or bool(messages)
                 if got.next_begin_offset <= at:
+                    left_out.unknown(queue_id, at, stop)
                     break
+                if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
+                    left_out.removed(queue_id, at, min(got.next_begin_offset, stop))
                 at = got.next_begin_offset
             positions[queue_id] = at
         if not follow:
@@ -211,11 +216,13 @@ def find(
         raise typer.BadParameter("--key needs --topic")
     with _reader(path, config) as reader:
         found: list[MessageExt] = []
+        left_out = LeftOut()
         if key is not None and topic is not None:
-            found = reader.query_message(topic, key, most, begin, end)
+            found = reader.query_message(topic, key, most, begin, end, left_out.skipped)
         elif uniq_key is not None:
             for one in [topic] if topic is not None else reader.topics():
-                found += [m for m in reader.query_message(one, uniq_key, most, begin, end) if m.uniq_key == uniq_key]
+                some = reader.query_message(one, uniq_key, most, begin, end, left_out.skipped)
+                found += [message for message in some if message.uniq_key == uniq_key]
         else:
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
             message = reader.look_message_by_offset(offset)
@@ -224,10 +231,10 @@ def find(
         if key is not None or uniq_key is not None:
             _warn_of_index(reader, as_json)
         without_body = _show(iter(found[:most]), body, as_json, None)
-        if not found:
+        if not found and not left_out.count:
             print("error: no such message", file=sys.stderr)
             raise typer.Exit(failures.EXIT_FINDINGS)
-    _end_with(without_body)
+    _end_with(left_out.count + without_body)
 
 
 def _warn_of_index(reader: StoreReader, as_json: bool) -> None:

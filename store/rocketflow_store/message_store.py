@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
+    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.store_opening import StoreParts
 
@@ -559,21 +560,28 @@ class MessageStore:
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
         on_missing: str = "error",
+        on_skip: Callable[[SkippedMessages], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
         self._check_open()
-        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing, on_skip)
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
         """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
         return self._queries.units(topic, queue_id, start, end)
 
     def query_message(
-        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+        self,
+        topic: str,
+        key: str,
+        max_count: int = 32,
+        begin: int = 0,
+        end: int = (1 << 63) - 1,
+        on_skip: Callable[[SkippedMessages], None] | None = None,
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key`, through the index."""
+        """Messages of `topic` with `key`, through the index; `on_skip` is called for each that cannot be given out."""
         self._check_open()
-        return self._queries.query_message(topic, key, max_count, begin, end)
+        return self._queries.query_message(topic, key, max_count, begin, end, on_skip)
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message of `topic` with this offset message id or UNIQ_KEY."""

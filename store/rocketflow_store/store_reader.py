@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.offset_by_time import OffsetByTime
     from rocketflow_store.reading.get_message_result import GetMessageResult
+    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 
 
@@ -323,6 +324,7 @@ class StoreReader:
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
         on_missing: str = "error",
+        on_skip: Callable[[SkippedMessages], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`.
 
@@ -330,7 +332,7 @@ class StoreReader:
         """
         self._look_at_log()
         replacements = self._replacements
-        batches = self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing)
+        batches = self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing, on_skip)
         try:
             for batch in batches:
                 if self._replacements != replacements:
@@ -352,10 +354,16 @@ class StoreReader:
         return self._queries.get_message(topic, queue_id, offset, max_count, tags)
 
     def query_message(
-        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+        self,
+        topic: str,
+        key: str,
+        max_count: int = 32,
+        begin: int = 0,
+        end: int = (1 << 63) - 1,
+        on_skip: Callable[[SkippedMessages], None] | None = None,
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key`, through the index."""
-        return self._queries.query_message(topic, key, max_count, begin, end)
+        """Messages of `topic` with `key`, through the index; `on_skip` is called for each that cannot be given out."""
+        return self._queries.query_message(topic, key, max_count, begin, end, on_skip)
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message of `topic` with this offset message id or UNIQ_KEY."""

@@ -744,4 +744,35 @@ BUGS: Final = (
         [Change("            os_files.remove_file(snapshot)\n", "            pass\n")],
         [f"{TIMER}/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
     ),
+    # -- readers that answer less than there is
+    Bug(
+        "tag-code-believed",
+        "a tag read passes over a message whose unit has another tags code than its record",
+        [Change("            keep |= self._in_doubt(units, offsets, keep)\n", "")],
+        [f"{STORE}/test_damaged_units.py"],
+    ),
+    Bug(
+        "skipped-not-named",
+        "get_message leaves a message out without naming it",
+        [Change("            skipped.append(SkippedMessages(at, messages, phy_offset, why))\n", "")],
+        [f"{STORE}/test_damaged_units.py"],
+    ),
+    Bug(
+        "broken-chain-ends-the-query",
+        "a slot that leaves the entries hides the key",
+        [
+            Change(
+                "            if not 0 < at < min(newer, self.index_num):\n"
+                "                yield from self._among_all(key_hash, begin, end, newer)\n",
+                "            if not 0 < at < min(newer, self.index_num):\n",
+            )
+        ],
+        [f"{STORE}/test_damaged_chains.py"],
+    ),
+    Bug(
+        "misplaced-record-by-key",
+        "a record that names another message's place is served by key",
+        [Change("if message.topic != topic or self._is_in_its_place(message):", "if message is not None:")],
+        [f"{STORE}/test_damaged_chains.py"],
+    ),
 )

@@ -131,6 +131,12 @@ class BatchConsumeQueue(UnitFiles):
                 return
             yield base, int(unit["phy_offset"]), size, int(unit["tags_code"]), batch_size
 
+    def next_known(self, offset: int, high: int) -> int:
+        """Return where a reader goes on, below `high`, that found no unit at `offset` nor after it in its file."""
+        number = self._first_from("msg_base_offset", offset + 1, self.end_unit)
+        units = self.units(number, min(number + 1, self.end_unit))
+        return min(max(int(units["msg_base_offset"][0]), offset + 1), high) if len(units) else high
+
     def units_holding(self, start: int, end: int) -> Units:
         """The units of the records that hold messages of queue offsets [start, end), in order."""
         last = self.end_unit

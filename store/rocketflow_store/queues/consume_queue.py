@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _SCAN_LIMIT_BYTES: Final = 16_000
+_NEAR_UNITS: Final = 64
+"""So far from its place a unit is looked for: damaged ones mislead a search."""
 
 
 def written(units: Units) -> npt.NDArray[np.bool_]:
@@ -71,6 +73,24 @@ class ConsumeQueue(UnitFiles):
         most = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
         units = self.units(offset, min(high, file_end, offset + most)).tolist()
         return ((at, *unit, 1) for at, unit in enumerate(units, offset))
+
+    def next_known(self, offset: int, high: int) -> int:
+        """Return where a reader goes on, below `high`, that found no unit at `offset` nor after it in its file."""
+        return min(self.next_file(offset), high)
+
+    def offset_near(self, phy_offset: int) -> int | None:
+        """Return the queue offset whose unit points at `phy_offset`, None if there is none where it would be."""
+        start, stop = self.first_unit, self.scan_end()
+        while start < stop:
+            middle = (start + stop) // 2
+            unit = self.units(middle, middle + 1)
+            if len(unit) and int(unit["phy_offset"][0]) < phy_offset:
+                start = middle + 1
+            else:
+                stop = middle
+        begin = max(start - _NEAR_UNITS, self.first_unit)
+        hits = np.flatnonzero(self.units(begin, start + _NEAR_UNITS)["phy_offset"] == phy_offset)
+        return begin + int(hits[0]) if len(hits) else None
 
     def next_file(self, offset: int) -> int:
         """First queue offset of the file behind the one that `offset` belongs in."""

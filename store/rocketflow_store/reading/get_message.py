@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.errors import StoreError
-from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, MAX_EXT_ADDRESS, PRE_BLANK_SIZE
 from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.queues.consume_queue import ConsumeQueue
+from rocketflow_store.java_compat import string_hash
+from rocketflow_store.message import PROPERTY_TAGS
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
+from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
+from rocketflow_store.reading.tag_codes import low_half
 from rocketflow_store.status import GetMessageStatus
 from rocketflow_store.tags import TagFilter
 
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import FileHold
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20
 _LENGTH: Final = struct.Struct(">H")
+_ANOTHER: Final = "its unit points at a record that is another message"
 
 
 class QueueTable(Protocol):
@@ -54,11 +60,13 @@ class MessageGetter:
         self._ext = ConsumeQueueExt(queues.paths.consume_queue_ext, config.mapped_file_size_consume_queue_ext)
         self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
 
-    def get(self, identity: QueueIdentity, offset: int, max_count: int, tags: str | None) -> GetMessageResult:
-        """Up to `max_count` messages of the queue `identity` from `offset`.
+    def get(
+        self, identity: QueueIdentity, offset: int, max_count: int, tags: str | None, confirmed: ConfirmedTagCodes
+    ) -> GetMessageResult:
+        """Up to `max_count` messages of the queue `identity` from `offset`; `confirmed` are its topic's tags codes.
 
-        Left out are those that do not match `tags`, whose files are gone, and those that are damaged: what stands in
-        the log has to say that it is the message, and its body's CRC has to agree.
+        What stands in the log has to say that it is the message, and its CRC has to agree. Messages that are missing
+        or damaged are left out, and named by the result's `skipped`.
         """
         topic, queue_id = identity.topic, identity.queue_id
         queue = self._queues.find(topic, queue_id) or self._queues.find_batch(topic, queue_id)
@@ -77,40 +85,61 @@ class MessageGetter:
         min_phy_offset, max_phy_offset = self._log.min_phy_offset, self._max_phy_offset()
         selection = _Selection(self._log, identity)
         total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
+        skipped: list[SkippedMessages] = []
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         for at, phy_offset, size, code, messages in queue.steps(offset, high, max_count):
             in_memory = max_phy_offset - phy_offset <= self._in_memory_bytes
             if selection.found and self._is_full(count, messages, total, size, max_count, in_memory):
                 break
+            if at > following:
+                skipped.append(SkippedMessages(following, at - following, -1, NO_UNIT))
             following, last = at + messages, phy_offset
             if phy_offset < removed_until:
+                skipped.append(SkippedMessages(at, messages, phy_offset, NO_LOG_FILE))
                 continue
-            if not (tag_filter.matches_all or self._matches(tag_filter, topic, queue_id, code)):
+            if not (
+                tag_filter.matches_all
+                or self._matches(tag_filter, topic, queue_id, size, code)
+                or selection.is_wanted(at, phy_offset, size, code, tag_filter, confirmed)
+            ):
                 if not selection.found:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
-            if selection.take(at, phy_offset, size):
-                total += size
+            why = selection.take(at, phy_offset, size)
+            if why is None:
+                total += selection.found[-1].size
                 count += messages
                 status = GetMessageStatus.FOUND
                 continue
+            skipped.append(SkippedMessages(at, messages, phy_offset, why))
             if not selection.found:
                 status = GetMessageStatus.MESSAGE_WAS_REMOVING
             if selection.file_is_gone and phy_offset < min_phy_offset:
                 removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
-        if following == offset and isinstance(queue, ConsumeQueue):  # its file is gone: on with the next
-            status, following = GetMessageStatus.OFFSET_FOUND_NULL, min(queue.next_file(offset), high)
+        if following == offset:  # its file is gone: on with the next
+            status, following = GetMessageStatus.OFFSET_FOUND_NULL, queue.next_known(offset, high)
+            skipped.append(SkippedMessages(offset, following - offset, -1, NO_UNIT))
+        if skipped:
+            skipped = self._still_there(identity, skipped)
         return GetMessageResult(
             status,
             following,
             low,
             high,
             selection.found,
+            skipped=skipped,
             suggest_pulling_from_slave=max_phy_offset - last > self._in_memory_bytes,
         )
 
-    def _matches(self, tag_filter: TagFilter, topic: str, queue_id: int, code: int) -> bool:
-        """Whether the message may have a wanted tag; one whose ConsumeQueueExt unit cannot be read may."""
+    def _still_there(self, identity: QueueIdentity, skipped: list[SkippedMessages]) -> list[SkippedMessages]:
+        """Return those of `skipped` that retention did not remove meanwhile."""
+        low, _ = self._queues.bounds(identity.topic, identity.queue_id)
+        return [one for one in skipped if one.queue_offset + one.count > low]
+
+    def _matches(self, tag_filter: TagFilter, topic: str, queue_id: int, size: int, code: int) -> bool:
+        """Whether the message may have a wanted tag; one of which nothing is known may."""
+        if not 0 < size < PRE_BLANK_SIZE or code == LOST_TAGS_CODE:
+            return True
         if code <= MAX_EXT_ADDRESS:
             unit = self._ext.unit(topic, queue_id, code)
             return unit is None or tag_filter.matches_code(unit.tags_code)
@@ -142,22 +171,57 @@ class _Selection:
         self.file_is_gone = False
         """Whether the last record could not be had because its file is not there any more."""
 
-    def take(self, queue_offset: int, phy_offset: int, size: int) -> bool:
-        """Add the record of a unit; False where what stands there is not it, or nothing can be read there."""
+    def take(self, queue_offset: int, phy_offset: int, size: int) -> str | None:
+        """Add the record of a unit; return why not, where what stands there is not it or cannot be read."""
+        frame, held = self._frame(queue_offset, phy_offset, size)
+        if isinstance(frame, str) or held is None:
+            return str(frame)
+        self.found.append(SelectMappedBufferResult(held, frame))
+        return None
+
+    def _frame(self, queue_offset: int, phy_offset: int, size: int) -> tuple[RecordFrame | str, FileHold | None]:
+        """Return the record of a unit and its file, or why it cannot be had."""
         held = self._held
         if held is None or not 0 <= phy_offset - held.file_from_offset < self._log.file_size:
             held = self._held = self._hold(phy_offset)
             self.file_is_gone = held is None
+        if size == 0 and phy_offset == 0:
+            return NO_UNIT, None
         if held is None:
-            return False
+            return NO_LOG_FILE, None
         try:
             frame = self._log.frame_in(held, phy_offset, size)
-        except StoreError:
-            return False
+        except StoreError as error:
+            return str(error), None
         if not self._is_ours(frame, held, queue_offset):
+            return _ANOTHER, None
+        return frame, held
+
+    def is_wanted(
+        self,
+        queue_offset: int,
+        phy_offset: int,
+        size: int,
+        code: int,
+        tag_filter: TagFilter,
+        confirmed: ConfirmedTagCodes,
+    ) -> bool:
+        """Whether the record of a unit whose code does not match has a wanted tag, or cannot be asked for its tag."""
+        if code in confirmed:
             return False
-        self.found.append(SelectMappedBufferResult(held, frame))
-        return True
+        frame, held = self._frame(queue_offset, phy_offset, size)
+        if isinstance(frame, str) or held is None:
+            return True
+        tag = self._properties(frame, held).get(PROPERTY_TAGS)
+        if string_hash(tag or "") == low_half(code):
+            confirmed.add({code})
+            return False
+        return tag_filter.matches_tag(tag)
+
+    def _properties(self, frame: RecordFrame, held: FileHold) -> dict[str, str]:
+        start = frame.topic_end + _LENGTH.size
+        (size,) = _LENGTH.unpack_from(held.view, frame.topic_end)
+        return decode_properties(bytes(held.view[start : start + size]))
 
     def _hold(self, phy_offset: int) -> FileHold | None:
         try:
@@ -168,10 +232,7 @@ class _Selection:
     def _is_ours(self, frame: RecordFrame, held: FileHold, queue_offset: int) -> bool:
         identity = self._identity
         if not identity.exact:  # a light queue: the record is another topic's, and names it
-            start = frame.topic_end + _LENGTH.size
-            (size,) = _LENGTH.unpack_from(held.view, frame.topic_end)
-            properties = decode_properties(bytes(held.view[start : start + size]))
-            return (identity.topic, queue_offset) in lmq_units(properties)
+            return (identity.topic, queue_offset) in lmq_units(self._properties(frame, held))
         return (
             frame.queue_id == identity.queue_id
             and frame.queue_offset == queue_offset

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.mapped_files.mapped_file import FileHold
     from rocketflow_store.message import MessageExt
+    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.status import GetMessageStatus
 
 
@@ -74,6 +75,7 @@ class GetMessageResult:
         "message_count",
         "min_offset",
         "next_begin_offset",
+        "skipped",
         "status",
         "suggest_pulling_from_slave",
     )
@@ -86,6 +88,7 @@ class GetMessageResult:
         max_offset: int,
         selected: Sequence[SelectMappedBufferResult] = (),
         *,
+        skipped: Sequence[SkippedMessages] = (),
         suggest_pulling_from_slave: bool = False,
     ) -> None:
         self.status = status
@@ -93,6 +96,8 @@ class GetMessageResult:
         self._selected: Sequence[SelectMappedBufferResult] | None = selected
         self._messages: list[MessageExt] | None = None
         self.message_count = len(selected)
+        self.skipped = tuple(skipped)
+        """Messages before `next_begin_offset` that are missing or damaged; `status` is RocketMQ's and tells no loss."""
         self.buffer_total_size = sum(one.frame.size for one in selected)
         self.suggest_pulling_from_slave = suggest_pulling_from_slave
         """Whether what was read is further behind the log's end than memory holds (`accessMessageInMemoryMaxRatio`)."""

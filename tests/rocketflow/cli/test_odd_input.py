@@ -154,7 +154,7 @@ def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     damage(path / "commitlog" / f"{0:020d}", places[2] + 4)
     assert run(words) == 3
     out, err = capsys.readouterr()
-    assert (len(out.splitlines()), "1 cannot be read" in err) == (5, True)
+    assert (len(out.splitlines()), "queue 0, offset 2: cannot be read" in err) == (5, True)
 
 
 def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,44 @@
+"""Tags codes of queue units that a record confirmed: a tag filter believes no other code.
+
+A filter passes over a unit by the hash of its tag, without a look at the record: a damaged code would hide a message.
+So the first unit of each code that is not asked for is held against its record, once a topic: a code that no record
+confirms is not believed, and the record's own tag decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_MOST: Final = 1 << 16
+"""Codes that are kept for a topic; a topic with more different tags has them read again."""
+
+
+class ConfirmedTagCodes:
+    """Codes of one topic, as int32 (the part that filters compare)."""
+
+    def __init__(self) -> None:
+        self._codes: set[int] = {0}  # no tag
+        self._array = np.zeros(1, np.int32)
+
+    def __contains__(self, tags_code: int) -> bool:
+        return low_half(tags_code) in self._codes
+
+    def mask(self, tags_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Return which of `tags_codes` are confirmed."""
+        return np.isin(tags_codes, self._array)
+
+    def add(self, tags_codes: set[int]) -> None:
+        """Take codes over that records confirmed; whoever reads meanwhile sees the old ones or the new ones."""
+        codes = {0, *map(low_half, tags_codes)} | (self._codes if len(self._codes) < _MOST else set())
+        self._codes, self._array = codes, np.array(sorted(codes), np.int32)
+
+
+def low_half(tags_code: int) -> int:
+    """Return the low 32 bits of a tags code, signed."""
+    low = tags_code & 0xFFFFFFFF
+    return low - (1 << 32) if low >> 31 else low
