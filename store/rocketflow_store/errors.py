@@ -79,9 +79,6 @@ class OtherEngineError(StoreVersionError):
         super().__init__(path, f"is {feature} ({setting}), which RocketFlow cannot use: {way_out}")
         self.feature, self.setting, self.way_out = feature, setting, way_out
 
-    def __reduce__(self) -> tuple[type[OtherEngineError], tuple[object, ...]]:
-        return type(self), (self.path, self.feature, self.setting, self.way_out)
-
 
 class StoreAccessError(StoreError):
     """The operating system refused to open or read a file of the store."""

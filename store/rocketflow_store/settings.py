@@ -99,7 +99,9 @@ _PATH_FIELDS: Final = (
 )
 _RELATED_KEYS: Final = frozenset({"storePathRootDir", "brokerIP1", "listenPort"})
 """Keys that are no setting of a store, and have a part in one."""
-_IDLE_FIELDS: Final = frozenset({"use_reentrant_lock_when_put_message", "clock", "without_effect"})
+_KEYLESS_FIELDS: Final = frozenset({"clock", "without_effect"})
+_IDLE_FIELDS: Final = frozenset({"use_reentrant_lock_when_put_message"})
+"""Settings that are kept as they are given, and change nothing here."""
 _ODD_KEYS: Final = {"enabled_append_prop_crc": "enabledAppendPropCRC", "direct_io": f"{OWN_PREFIX}directIO"}
 """Keys that follow no rule: RocketMQ's, and RocketFlow's own."""
 _PRECISIONS_MS: Final = (100, 200, 500, 1_000)
@@ -134,13 +136,13 @@ def camel_case(name: str) -> str:
 def _fields_by_key() -> dict[str, str]:
     from rocketflow_store.config import StoreConfig  # which needs this module
 
-    return {camel_case(one.name): one.name for one in fields(StoreConfig) if one.name not in _IDLE_FIELDS}
+    return {camel_case(one.name): one.name for one in fields(StoreConfig) if one.name not in _KEYLESS_FIELDS}
 
 
 def without_effect(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the given keys that change nothing here, sorted."""
     known = _fields_by_key()
-    idle = {key for key in values if key not in known and key not in _RELATED_KEYS}
+    idle = {key for key in values if key not in _RELATED_KEYS and known.get(key) in {None, *_IDLE_FIELDS}}
     if not _is_address(values.get("brokerIP1", "127.0.0.1")):
         idle.add("brokerIP1")
     return tuple(sorted(idle))

@@ -294,3 +294,4 @@ def test_the_key_of_the_put_lock_is_taken() -> None:
     for value in (True, False):
         config = StoreConfig.from_mapping({"useReentrantLockWhenPutMessage": value})
         assert config.use_reentrant_lock_when_put_message is value
+        assert config.without_effect == ("useReentrantLockWhenPutMessage",)
