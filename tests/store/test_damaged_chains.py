@@ -37,7 +37,7 @@ def damage(path: Path, position: int, value: int) -> None:
         opened.write(struct.pack(">i", value))
 
 
-@pytest.mark.parametrize("value", [-1, 63, 64, 1 << 30, -(1 << 31), "of another slot"])
+@pytest.mark.parametrize("value", [0, -1, 63, 64, 1 << 30, -(1 << 31), "of another slot"])
 def test_a_wrong_slot_hides_no_message(store: Path, value: int | str) -> None:
     slot = index_hash("t", "a") % 16
     if isinstance(value, str):  # the newest entry, which is that of the last message's key c

@@ -91,12 +91,14 @@ def test_a_message_whose_unit_has_a_wrong_size_is_reported(
         assert "queue 1, offset 37: " in told
 
 
-@pytest.mark.parametrize("bit", range(64))
-def test_a_flipped_tags_code_hides_no_message(planted: Planted, bit: int, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("bit", [*range(64), "zeroed"])
+def test_a_flipped_tags_code_hides_no_message(
+    planted: Planted, bit: int | str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bodies = [planted.bodies[*QUEUE, offset] for offset in range(COUNT)]
     for offset in (0, 41, COUNT - 1):
         phy_offset, size, code = unit_of(planted, (*QUEUE, offset))
-        flipped = code ^ (1 << bit)
+        flipped = 0 if isinstance(bit, str) else code ^ (1 << bit)
         set_unit(planted, (*QUEUE, offset), phy_offset, size, flipped - (1 << 64) if flipped >> 63 else flipped)
     with StoreReader(planted.path) as reader:
         at, got_bodies = 0, []

@@ -62,6 +62,8 @@ class IndexFile:
         self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
         self.header = self._read_header()
         self._allocated = 0
+        self._slots_agree_at = -1
+        """With how many entries the slots were found to be those of the header."""
 
     @classmethod
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
@@ -252,6 +254,9 @@ class IndexFile:
         limit = min(header.index_count, self.index_num)
         slot = key_hash % self.hash_slot_num
         at, newer = int.from_bytes(self._slot(slot), "big", signed=True), limit + 1
+        if at == 0 and not self._slots_agree():
+            yield from self._among_all(key_hash, begin, end, newer)
+            return
         while at != 0:
             if at >= newer > limit:  # a writer put it since the header was read
                 header = self.reload()
@@ -271,6 +276,17 @@ class IndexFile:
             if time < begin:
                 return
             at, newer = previous, at
+
+    def _slots_agree(self) -> bool:
+        """Whether as many slots are used as the header says, and the newest entry is in one: none was zeroed."""
+        header = self.header
+        if self._slots_agree_at != header.index_count:
+            slots = self.slots()
+            newest = min(header.index_count, self.index_num) - 1
+            if np.count_nonzero(slots) != header.hash_slot_count or int(slots.max(initial=0)) != newest:
+                return False
+            self._slots_agree_at = header.index_count
+        return True
 
     def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
         """Yield what `walk` does of the entries below number `newer`, without slots and links."""

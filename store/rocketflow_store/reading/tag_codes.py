@@ -22,8 +22,8 @@ class ConfirmedTagCodes:
     """Codes of one topic, as int32 (the part that filters compare)."""
 
     def __init__(self) -> None:
-        self._codes: set[int] = {0}  # no tag
-        self._array = np.zeros(1, np.int32)
+        self._codes: set[int] = set()
+        self._array = np.zeros(0, np.int32)
 
     def __contains__(self, tags_code: int) -> bool:
         return low_half(tags_code) in self._codes
@@ -34,7 +34,7 @@ class ConfirmedTagCodes:
 
     def add(self, tags_codes: set[int]) -> None:
         """Take codes over that records confirmed; whoever reads meanwhile sees the old ones or the new ones."""
-        codes = {0, *map(low_half, tags_codes)} | (self._codes if len(self._codes) < _MOST else set())
+        codes = {*map(low_half, tags_codes)} | (self._codes if len(self._codes) < _MOST else set())
         self._codes, self._array = codes, np.array(sorted(codes), np.int32)
 
 
