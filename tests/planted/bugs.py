@@ -775,4 +775,15 @@ BUGS: Final = (
         [Change("if message.topic != topic or self._is_in_its_place(message):", "if message is not None:")],
         [f"{STORE}/test_damaged_chains.py"],
     ),
+    Bug(
+        "condition-behind-a-cut-number",
+        "a filter goes on behind a number of which RocketMQ reads the 0 only",
+        [
+            Change(
+                '        if self._token.kind is not TokenKind.END:\n            raise self._error(token, f"RocketMQ',
+                '        if False:\n            raise self._error(token, f"RocketMQ',
+            )
+        ],
+        [f"{STORE}/test_sql92.py"],
+    ),
 )

@@ -29,6 +29,7 @@ KEYWORDS: Final = frozenset(
 _TOKEN: Final = re.compile(
     r"""(?P<blank>[ \t\n\r\f]++|--[^\n\r]*+|/\*.*?\*/)
       | (?P<float>[0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]+)?|\.[0-9]++(?:[eE][+-]?[0-9]+)?|[0-9]++[eE][+-]?[0-9]+)
+      | (?P<cut>0(?:[xX][0-9a-fA-F]++|[0-9]++)[lL]?|0[lL])(?![A-Za-z0-9_$])
       | (?P<decimal>0|[1-9][0-9]*+[lL]?)
       | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*+)
       | (?P<string>'(?:[^']|'')*+')
@@ -52,6 +53,7 @@ class TokenKind(Enum):
     KEYWORD = "keyword"
     IDENTIFIER = "identifier"
     DECIMAL = "integer"
+    CUT = "integer of which RocketMQ reads the 0 that it begins with"
     FLOAT = "number"
     STRING = "string"
     SYMBOL = "symbol"
@@ -88,6 +90,8 @@ def tokenize(expression: str) -> list[Token]:
             tokens.append(Token(TokenKind.STRING, text[1:-1].replace("''", "'"), position))
         elif match.lastgroup == "decimal":
             tokens.append(Token(TokenKind.DECIMAL, text, position))
+        elif match.lastgroup == "cut":
+            tokens.append(Token(TokenKind.CUT, text, position))
         elif match.lastgroup == "float":
             tokens.append(Token(TokenKind.FLOAT, text, position))
         elif match.lastgroup == "symbol":

@@ -1,6 +1,13 @@
 """Tokens to a syntax tree, with the checks that RocketMQ makes when it compiles an expression.
 
-Stricter than RocketMQ in one point: what follows a complete expression is an error, where RocketMQ ignores it.
+Differences from RocketMQ 5.3.3, which reads as far as it understands and ignores the rest without a word:
+
+    expression           RocketMQ                         here
+    a = 1 b, a + 1 = 2   ignores all behind a = 1, a      an error
+    a = 1e, a = 1)       a = 1                            an error
+    a = --1              a = 1: negated twice             a comment, and so an error
+    a = 010, 08, 0x10,   a = 0: ignores all behind the 0  the same at the end of an expression; an error where
+    0L                                                    more follows, which RocketMQ would ignore too
 """
 
 from __future__ import annotations
@@ -214,6 +221,8 @@ class _Parser:
             return Constant(token.text)
         if token.kind is TokenKind.DECIMAL:
             return Constant(self._decimal(token))
+        if token.kind is TokenKind.CUT:
+            return Constant(self._cut(token))
         if token.kind is TokenKind.FLOAT:
             return Constant(self._float(token))
         if token.kind is TokenKind.KEYWORD and token.text in ("TRUE", "FALSE", "NULL"):
@@ -231,6 +240,11 @@ class _Parser:
         if value > _LONG_MAX:
             raise self._error(token, f"integers end at {_LONG_MAX}")
         return Number(NumberType.INT if value <= _INT_MAX else NumberType.LONG, value)
+
+    def _cut(self, token: Token) -> Number:
+        if self._token.kind is not TokenKind.END:
+            raise self._error(token, f"RocketMQ reads 0 and ignores all behind it; write 0 instead of {token.text}")
+        return Number(NumberType.INT, 0)
 
     def _float(self, token: Token) -> Number:
         value = float(token.text)
