@@ -142,3 +142,26 @@ def test_a_store_whose_first_queue_was_cut_is_opened_with_its_sizes(tmp_path: Pa
             ]
             assert got == [b"x%d" % (3 * at + topic) for at in range(50)]
     assert first.stat().st_size == 1000
+
+
+def damaged_meta(root: Path, key: str, value: int) -> None:
+    """Make a store with one log file and another `value` of `key` in store.meta."""
+    with MessageStore.open(root, StoreConfig(**SMALL)) as store:
+        store.put_message(Message("t", b"x", keys="k"))
+    meta = StorePaths(root).meta
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), key: value}))
+
+
+@pytest.mark.parametrize("value", [0, -1, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize(
+    "key", ["mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum"]
+)
+def test_a_size_in_store_meta_that_no_store_has_is_not_believed(tmp_path: Path, key: str, value: int) -> None:
+    root = tmp_path / "s"
+    damaged_meta(root, key, value)
+    with StoreReader(root) as reader:
+        assert [one.body for one in reader.get_message("t", 0, 0, 10).messages] == [b"x"]
+        assert [one.body for one in reader.query_message("t", "k", 10)] == [b"x"]
+        assert reader.config.mapped_file_size_commit_log == SMALL["mapped_file_size_commit_log"]
+    with pytest.raises(StoreVersionError, match=key):
+        MessageStore.open(root)

@@ -19,6 +19,7 @@ from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
+from rocketflow_store.settings import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,11 +139,15 @@ def _index_layout(directory: Path, told: dict[str, int]) -> tuple[int, int] | No
 
 
 def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
-    """What `store.meta`, or its copy, says: files that do not exist yet will be made with these sizes."""
+    """Return the sizes in `store.meta`, or in its copy: files that do not exist yet will be made with them.
+
+    A value that no store can have is damage: the files are asked instead.
+    """
     for path in (paths.meta, paths.meta_copy):
         try:
             body = parse_json_object(read_file(path).decode("utf-8"))
-            return {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
+            told = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
+            return {name: size for name, size in told.items() if LIMITS[name][0] <= size <= LIMITS[name][1]}
         except (OSError, ValueError):
             continue
     return {}
