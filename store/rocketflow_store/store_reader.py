@@ -24,8 +24,10 @@ from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.queues.first_kept import first_place
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.reading.store_queries import StoreQueries
+from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.results import StoreSnapshot
 
@@ -56,6 +58,8 @@ class StoreReader:
     """
 
     _log_files_type: ClassVar[type[MappedFileQueue]] = MappedFileQueue
+    _believes_promises: ClassVar[bool] = True
+    """Whether queues are taken to have what the store's writers recorded, or only what their units say."""
 
     def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
         self.path = Path(path).absolute()
@@ -74,7 +78,7 @@ class StoreReader:
             self.config.mapped_file_size_consume_queue,
             self._log,
             write=False,
-            stopped_in_order=lambda: not self.paths.abort.exists(),
+            past_gaps=True,
         )
         self.index = IndexService(
             self.paths.index,
@@ -87,6 +91,7 @@ class StoreReader:
             self.paths.batch_consume_queue, self.config.mapper_file_size_batch_consume_queue, write=False
         )
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
+        self._promises = PromisedQueues(self.paths, self.config, self._files, self._table, self._batch_table)
         self._known_end, self._known_end_for = -1, -1
         self._meta_mark = self.paths.meta_mark()
         self._replacements = 0
@@ -113,6 +118,21 @@ class StoreReader:
             self._fit()
         self._look_at_log()
         self._table.refresh()
+        self._look_at_promises()
+
+    def _look_at_promises(self) -> None:
+        """Take what the store's writers recorded of its queues; those that have no files are known too."""
+        if not self._believes_promises or not self._promises.look():
+            return
+        self._table.expect_nothing()
+        self._batch_table.refresh()
+        floor = self._log.min_phy_offset
+        for key in sorted(self._promises.plain.keys() - set(self._table.names())):
+            if self._promises.holds(key, floor, -1):
+                self._table.restore(*key)
+        for key in sorted(self._promises.batch):
+            if self._batch_table.find(*key) is None and self._promises.holds(key, floor, -1, batch=True):
+                self._batch_table.add(*key)
 
     def _look_at_log(self) -> None:
         """Take the CommitLog files that the directory names now; where some were replaced, everything is taken anew."""
@@ -231,18 +251,81 @@ class StoreReader:
         return [(one.topic, one.queue_id) for one in self._batch_table.all()]
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets; both 0 for a queue that does not exist."""
+        """(min, max) queue offsets; both 0 for a queue that does not exist.
+
+        They are what the store's writers recorded, where units or files of the queue are missing: reading those raises.
+        """
         batch_queue = self.find_batch(topic, queue_id)
         if batch_queue is not None:
-            return batch_queue.bounds(self.min_phy_offset, self._confirm_offset())
+            return self._batch_bounds(batch_queue, self._confirm_offset())
         return self._bounds(topic, queue_id, self._confirm_offset())
 
     def _bounds(self, topic: str, queue_id: int, confirm_offset: int | None) -> tuple[int, int]:
-        if self.find(topic, queue_id) is None:
+        queue = self.find(topic, queue_id)
+        if queue is None:
             return 0, 0
         self._look_at_log()  # the newest units may point into a CommitLog file that is not known yet
+        if self.paths.writer_mark() != self._promises.writer:
+            self._look_at_promises()
+        key = topic, queue_id
         end = self._table.end(topic, queue_id, confirm_offset)
-        return min(self._table.low(topic, queue_id, end), end), end
+        if end < self._promises.plain.get(key, 0) and self._is_lost(key, first_place(queue)):
+            self._table.expect(topic, queue_id, self._promises.plain[key])
+            end = self._table.end(topic, queue_id, confirm_offset)
+        low = min(self._table.low(topic, queue_id, end), end)
+        if queue.first_unit > 0 or queue.file_count == 0:
+            low = self._low_of_lost_files(queue, low, end)
+        return low, end
+
+    def _is_lost(self, key: tuple[str, int], first_phy_offset: int, *, batch: bool = False) -> bool:
+        """Return whether what was promised of a queue, and is not there, is lost indeed."""
+        self._look_at_log()  # retention takes the log first, and a topic is noted before it is deleted
+        self._look_at_promises()
+        promised = self._promises.batch if batch else self._promises.plain
+        return key in promised and self._promises.holds(key, self._log.min_phy_offset, first_phy_offset, batch=batch)
+
+    def _low_of_lost_files(self, queue: ConsumeQueue, low: int, end: int) -> int:
+        """Return `low`, or where the files begin that a queue lacks and that retention did not take."""
+        key = queue.topic, queue.queue_id
+        if not self._believes_promises:
+            return low
+        first = self._promises.first_unit(key, self._log.min_phy_offset, queue.UNIT_SIZE)
+        if queue.file_count == 0:
+            return min(max(first, 0), end)
+        if 0 <= first < queue.first_unit:
+            if self._is_lost(key, first_place(queue)):
+                queue.refresh()
+                first = self._promises.first_unit(key, self._log.min_phy_offset, queue.UNIT_SIZE)
+                return first if 0 <= first < queue.first_unit else low
+        elif first < 0 and low == queue.first_unit and low < end:
+            return self._low_of_log(key, low)
+        return low
+
+    def _low_of_log(self, key: tuple[str, int], low: int) -> int:
+        """Return `low`, or the queue offset of a message at the log's begin that the first file should have."""
+        floor = self._log.min_phy_offset
+        found, _ = self._promises.head(floor).plain.get(key, (low, low))
+        if found >= low:
+            return low
+        self._look_at_log()
+        return found if self._log.min_phy_offset == floor else low
+
+    def _batch_bounds(self, queue: BatchConsumeQueue, confirm_offset: int | None) -> tuple[int, int]:
+        low, high = queue.bounds(self.min_phy_offset, confirm_offset)
+        if not self._believes_promises:
+            return low, high
+        if self.paths.writer_mark() != self._promises.writer:
+            self._look_at_promises()
+        key = queue.topic, queue.queue_id
+        promised = self._promises.batch.get(key, 0)
+        first = self._promises.first_unit(key, self._log.min_phy_offset, queue.UNIT_SIZE, batch=True)
+        if high < promised or 0 <= first < queue.first_unit:
+            place = queue.units(queue.first_unit, queue.first_unit + 1)
+            if self._is_lost(key, int(place["phy_offset"][0]) if len(place) else -1, batch=True):
+                first = self._promises.first_unit(key, self._log.min_phy_offset, queue.UNIT_SIZE, batch=True)
+                low = 0 if high == 0 or 0 <= first < queue.first_unit else low
+                high = max(high, self._promises.batch.get(key, 0))
+        return low, high
 
     def _confirm_offset(self) -> int | None:
         confirmed = read_confirm(self.paths)
@@ -264,7 +347,7 @@ class StoreReader:
         for topic, queue_id in self.batch_names():
             batch_queue = self._batch_table.find(topic, queue_id)
             if batch_queue is not None:
-                queues[topic, queue_id] = batch_queue.bounds(self.min_phy_offset, confirm_offset)
+                queues[topic, queue_id] = self._batch_bounds(batch_queue, confirm_offset)
         if confirm_offset is None and self._confirm_offset() is not None:
             return self.snapshot()
         return StoreSnapshot(queues, self.max_phy_offset)

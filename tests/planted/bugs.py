@@ -792,4 +792,49 @@ BUGS: Final = (
         [Change(" if LIMITS[name][0] <= size <= LIMITS[name][1]}", "}")],
         [f"{STORE}/test_file_sizes.py"],
     ),
+    Bug(
+        "gap-ends-a-queue",
+        "a queue ends for readers at the first unit that is missing",
+        [Change("            past_gaps=True,\n", "            past_gaps=False,\n")],
+        [f"{STORE}/test_promised_queues.py"],
+    ),
+    Bug(
+        "record-of-the-stop-not-asked",
+        "readers believe what the files of a queue say, and nothing of what the writer recorded",
+        [
+            Change(
+                "    _believes_promises: ClassVar[bool] = True\n",
+                "    _believes_promises: ClassVar[bool] = False\n",
+            )
+        ],
+        [f"{STORE}/test_promised_queues.py"],
+    ),
+    Bug(
+        "missing-unit-counts-as-removed",
+        "a queue whose first unit is missing begins after it",
+        [
+            Change(
+                "        others = np.flatnonzero(~pre_blank(units))\n",
+                "        others = np.flatnonzero(_is_real(units))\n",
+            )
+        ],
+        [f"{STORE}/test_promised_queues.py"],
+    ),
+    Bug(
+        "one-unit-moves-the-minimum",
+        "the search for a queue's first message believes a damaged unit",
+        [
+            Change(
+                "    return found if _agree(queue, first, found, end, floor) else",
+                "    return found if end else",
+            )
+        ],
+        [f"{STORE}/test_first_kept.py"],
+    ),
+    Bug(
+        "durable-units-not-asked",
+        "an open after a kill declares messages lost whose units are missing below the durable frontier",
+        [Change("not self._has_units(key, there[key], end, log)", "not self._has_units(key, there[key], 0, log)")],
+        [f"{STORE}/test_promised_queues.py"],
+    ),
 )

@@ -103,5 +103,10 @@ class TopicFloors:
         return self._floors.get(topic, 0)
 
 
+def deleted_topics_path(paths: StorePaths) -> Path:
+    """Return the file that a deletion is noted in."""
+    return paths.rocketflow / _NAME
+
+
 def _copy(paths: StorePaths) -> Path:
     return paths.rocketflow / f"{_NAME}.bak"

@@ -25,8 +25,12 @@ class LogDirectories:
         writable: Sequence[Path],
         read_only: Sequence[Path] = (),
         staging: Mapping[Path, Path] | None = None,
+        *,
+        of_log: bool = True,
     ) -> None:
+        """Have these directories; one that is not `of_log` has no files where a file is in its place."""
         assert writable
+        self._of_log = of_log
         self.writable = tuple(sorted(dict.fromkeys(writable), key=str))
         self.all = tuple(dict.fromkeys((*self.writable, *read_only)))
         self._staging = staging or {}
@@ -56,6 +60,8 @@ class LogDirectories:
             except FileNotFoundError:
                 continue
             except OSError as error:
+                if isinstance(error, NotADirectoryError) and not self._of_log:
+                    continue
                 raise access_error(directory, error) from error
         return found
 

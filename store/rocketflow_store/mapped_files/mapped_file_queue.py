@@ -55,7 +55,9 @@ class MappedFileQueue:
         write: bool,
         allocator: AllocateMappedFileService | None = None,
     ) -> None:
-        self.directories = directory if isinstance(directory, LogDirectories) else LogDirectories((directory,))
+        self.directories = (
+            directory if isinstance(directory, LogDirectories) else LogDirectories((directory,), of_log=False)
+        )
         self.file_size = file_size
         self._write, self._allocator = write, allocator
         self._names, self._synced_names = 0, 0

@@ -71,13 +71,30 @@ class BatchConsumeQueue(UnitFiles):
 
     @property
     def end_unit(self) -> int:
-        """Behind the last valid unit; looked up anew by a reader."""
+        """Number after the last valid unit; a reader looks it up anew, past units that are missing."""
         if self._end < 0 or not self._write:
             self._queue.refresh()
             last = self.units(self._end - 1, self._end) if self._end > 0 else self.units(0, 0)
             is_there = len(last) > 0 and written_batches(last)[0]  # else the files are others than they were
-            self._end = self.probe_end(self._end) if is_there else self.scan_end()
+            if self._write:
+                self._end = self.probe_end(self._end) if is_there else self.scan_end()
+            else:
+                self._end = self.end_past_gaps(self._end) if is_there else self._behind_gaps(self.scan_end())
         return self._end
+
+    def _behind_gaps(self, found: int) -> int:
+        """Return `found`, or the end of the units after a gap, if these go on where the ones before it end."""
+        reached = self.written_end()
+        if reached <= found:
+            return found
+        before = self.units(max(found - 1, self.first_unit), found)
+        units = self.units_or_zeros(found, reached)
+        there = np.flatnonzero(written_batches(units))
+        if len(there) == 0:
+            return found
+        known = np.concatenate([before, units[there]])
+        rising = [np.diff(known[field].astype(np.int64)) > 0 for field in ("phy_offset", "msg_base_offset")]
+        return found + int(there[-1]) + 1 if bool(np.logical_and(*rising).all()) else found
 
     def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:
         """(min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`."""
@@ -91,7 +108,19 @@ class BatchConsumeQueue(UnitFiles):
             low = self._first_from("phy_offset", min_phy_offset, end)
             units = self.units(low, min(low + 1, end))
             if len(units) or self.first_unit == first:  # else its file went meanwhile
-                return (int(units["msg_base_offset"][0]) if len(units) else high), high
+                return (self._begin_of(low, units) if len(units) else high), high
+
+    def _begin_of(self, number: int, units: Units) -> int:
+        """Return the queue offset at which the messages begin that no unit before `number` counts as removed."""
+        base = int(units["msg_base_offset"][0])
+        if number == self.first_unit or written_batches(self.units(number - 1, number))[0]:
+            return base
+        before = self.units_or_zeros(self.first_unit, number)  # the unit before is missing: so are its messages
+        there = np.flatnonzero(written_batches(before))
+        if len(there):
+            last = before[there[-1]]
+            return int(last["msg_base_offset"]) + int(last["batch_size"])
+        return 0 if self.first_unit == 0 else base
 
     def _end_below(self, confirm_offset: int | None) -> int:
         end = self.end_unit
@@ -102,30 +131,43 @@ class BatchConsumeQueue(UnitFiles):
         return self._first_from("phy_offset", confirm_offset, end)
 
     def _first_from(self, field: str, value: int, end: int) -> int:
-        """The first unit below `end` whose `field` is at least `value`; the field rises."""
-        start = self.first_unit
+        """The first unit below `end` whose `field` is at least `value`."""
+        return self._around(field, value, end)[1]
+
+    def _around(self, field: str, value: int, end: int) -> tuple[int, int]:
+        """Return the number after the last unit below `end` whose `field` is less than `value`, and the first other.
+
+        The field rises from unit to unit. Units between the two are missing.
+        """
+        start, found = self.first_unit, end
         while start < end:
             middle = (start + end) // 2
-            units = self.units(middle, middle + 1)
-            if int(units[field][0]) >= value if len(units) else middle >= self.first_unit:  # none: its file went
+            at, units = self.next_written(middle, end)
+            if at == end:
+                is_wanted = middle >= self.first_unit  # else its file went
+            else:
+                is_wanted = int(units[field][0]) >= value
+                found = at if is_wanted else found
+            if is_wanted:
                 end = middle
             else:
-                start = middle + 1
-        return start
+                start = (at if at < end else middle) + 1
+        return start, found
 
     def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
         """(base offset, physical offset, size, tags code, messages) of the record that holds `offset` and those behind.
 
         They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
-        number = max(self._first_from("msg_base_offset", offset + 1, self.end_unit) - 1, self.first_unit)
+        number = max(self._around("msg_base_offset", offset + 1, self.end_unit)[0] - 1, self.first_unit)
         for unit in self.units(number, number + 1):
             if int(unit["msg_base_offset"]) + int(unit["batch_size"]) <= offset:
                 number += 1  # the record that held `offset` is lost
         per_file = self._queue.file_size // BATCH_UNIT_SIZE
         file_end = (number // per_file + 1) * per_file
         most = max(_SCAN_LIMIT_BYTES, max_count * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE
-        for unit in self.units(number, min(self.end_unit, file_end, number + most + 1)):
+        units = self.units(number, min(self.end_unit, file_end, number + most + 1))
+        for unit in units[written_batches(units)]:
             base, size, batch_size = int(unit["msg_base_offset"]), int(unit["msg_size"]), int(unit["batch_size"])
             if base >= high:
                 return
@@ -140,10 +182,10 @@ class BatchConsumeQueue(UnitFiles):
     def units_holding(self, start: int, end: int) -> Units:
         """The units of the records that hold messages of queue offsets [start, end), in order."""
         last = self.end_unit
-        first = max(self._first_from("msg_base_offset", start + 1, last) - 1, self.first_unit)
+        first = max(self._around("msg_base_offset", start + 1, last)[0] - 1, self.first_unit)
         units = self.units(first, self._first_from("msg_base_offset", end, last))
         held: Units = units[units["msg_base_offset"].astype(np.int64) + units["batch_size"] > start]
-        return held
+        return held[written_batches(held)]
 
     def units_from(self, phy_offset: int, count: int) -> Units:
         """Up to `count` units, from the first of a record at or behind `phy_offset` on."""

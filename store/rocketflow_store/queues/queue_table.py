@@ -15,18 +15,18 @@ from rocketflow_store.files.os_files import access_error, sync_directory
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+from rocketflow_store.queues.first_kept import first_kept
 from rocketflow_store.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.topic_names import is_directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.queues.consume_queue import Units
 
 _TAIL_BLOCK: Final = 64
-_PROBED: Final = 4096
+_LOOKED_AHEAD: Final = 256
 
 
 @dataclass(slots=True)
@@ -38,6 +38,8 @@ class _Known:
     """Behind the last unit that was seen to point at its own record (-1 before the first look), and that unit."""
     low: tuple[int, int, int] = (-1, -1, -1)
     """The first unit that may be read, and the log's begin and the queue's end that this holds for."""
+    promised: int = 0
+    """The end that the store's records promise, where the units end before it."""
 
     def forget(self) -> None:
         """Look anew at the next look."""
@@ -58,10 +60,10 @@ class FileQueueTable:
         log: CommitLogView,
         *,
         write: bool,
-        stopped_in_order: Callable[[], bool] = lambda: False,
+        past_gaps: bool = False,
     ) -> None:
-        """Where `stopped_in_order` nothing is left behind the queues' ends: what is there is theirs."""
-        self._stopped_in_order = stopped_in_order
+        """Have the queues of `directory`; with `past_gaps` a queue goes on after units that are missing."""
+        self._past_gaps = past_gaps
         self._directory, self._file_size, self._log, self._write = directory, file_size, log, write
         self._known: dict[tuple[str, int], _Known] = {}
 
@@ -116,6 +118,18 @@ class FileQueueTable:
         known = self._known.get((topic, queue_id))
         return known.queue if known else None
 
+    def expect(self, topic: str, queue_id: int, end: int) -> None:
+        """Take `end` for the least end of a queue, whatever its units say: the store's records promise so many."""
+        self._know(topic, queue_id)
+        self._known[topic, queue_id].promised = end
+
+    def expect_nothing(self) -> None:
+        """Take back what `expect` was told."""
+        for known in self._known.values():
+            if known.promised:
+                known.promised = 0
+                known.forget()
+
     def end(self, topic: str, queue_id: int, confirm_offset: int | None = None) -> int:
         """Queue offset behind the last readable unit, looked up anew (units at or behind `confirm_offset` are not)."""
         known = self._known.get((topic, queue_id))
@@ -127,32 +141,40 @@ class FileQueueTable:
             known.forget()
         seen, last_unit = known.seen
         if seen > queue.first_unit:
-            behind = queue.units(seen - 1, seen + 1)
+            behind = queue.units(seen - 1, seen + (_LOOKED_AHEAD if self._past_gaps else 1))
             if behind[:1].tobytes() != last_unit:
                 seen = -1
-            elif len(behind) > 1 and not written(behind[1:2])[0]:  # the usual answer, at one look
-                return seen if confirm_offset is None else self._confirmed(queue, seen, confirm_offset)
+            elif len(behind) > 1 and not written(behind[1:]).any() and seen >= known.promised:
+                # the usual answer, at one look
+                return seen if confirm_offset is None else self._confirmed(known, seen, confirm_offset)
         else:  # nothing was, or its file went meanwhile
             seen = -1
         if seen < 0:
             queue.refresh()
-            found = self._behind_holes(queue, queue.scan_end())
+            found = self._behind_gaps(queue, queue.scan_end())
         else:
-            found = queue.probe_end(seen)
+            found = self._probe(queue, seen)
             if found % queue.units_per_file == 0:  # the next file may be new
                 queue.refresh()
-                found = queue.probe_end(found)
+                found = self._probe(queue, found)
         floor = max(seen, queue.first_unit)
         if found > floor:
             found = self._trim(queue, floor, found)
+        if found < known.promised:
+            queue.refresh()
+            reached = self._probe(queue, known.promised)
+            found = self._trim(queue, known.promised, reached)
         known.seen = found, queue.units(found - 1, found).tobytes() if found > queue.first_unit else b""
         if confirm_offset is None or found == 0:
             return found
-        return self._confirmed(queue, found, confirm_offset)
+        return self._confirmed(known, found, confirm_offset)
 
-    def _behind_holes(self, queue: ConsumeQueue, found: int) -> int:
-        """`found`, or the end of what is there behind a hole: a damaged unit is not the end of its queue."""
-        if not self._stopped_in_order():
+    def _probe(self, queue: ConsumeQueue, start: int) -> int:
+        return queue.end_past_gaps(start) if self._past_gaps else queue.probe_end(start)
+
+    def _behind_gaps(self, queue: ConsumeQueue, found: int) -> int:
+        """`found`, or the end of what is there after a gap: a damaged unit is not the end of its queue."""
+        if not self._past_gaps:
             return found
         reached = queue.written_end()
         return max(self._trim(queue, found, reached), found) if reached > found else found
@@ -168,27 +190,31 @@ class FileQueueTable:
         while found > floor:
             start = max(found - block, floor)
             units = queue.units(start, found)
-            removed = units["phy_offset"] < self._log.min_phy_offset
+            removed = written(units) & (units["phy_offset"] < self._log.min_phy_offset)
             good = np.flatnonzero(removed | self._log.matches(units, start, identity) | pre_blank(units) | lost(units))
             if len(good):
                 return start + int(good[-1]) + 1
             found, block = start, min(block * _TAIL_BLOCK, 1 << 16)
         return found
 
-    def _confirmed(self, queue: ConsumeQueue, found: int, confirm_offset: int) -> int:
-        block = 1
-        low = queue.first_unit
+    def _confirmed(self, known: _Known, found: int, confirm_offset: int) -> int:
+        queue, block = known.queue, 1
+        low = max(queue.first_unit, known.promised)
         while found > low:
             start = max(found - block, low)
             units = queue.units(start, found)
-            good = np.flatnonzero((units["phy_offset"] < confirm_offset) | pre_blank(units))
+            good = np.flatnonzero((written(units) & (units["phy_offset"] < confirm_offset)) | pre_blank(units))
             if len(good):
                 return start + int(good[-1]) + 1
             found, block = start, block * _TAIL_BLOCK
         return found
 
     def low(self, topic: str, queue_id: int, end: int) -> int:
-        """First queue offset below `end` whose record is still in the log (pre-blank units are none), or `end`."""
+        """Return the first queue offset below `end` whose record retention left in the log, or `end`.
+
+        Units that fill the room before a queue's first message have none. A unit that is missing or damaged neither
+        hides the messages before it nor counts as removed.
+        """
         known = self._known.get((topic, queue_id))
         if known is None:
             return 0
@@ -200,20 +226,9 @@ class FileQueueTable:
         queue.refresh()
         while True:
             first = queue.first_unit
-            start, stop = first, end
-            while start < stop:
-                middle = (start + stop) // 2
-                unit = queue.units(middle, middle + 1)
-                if len(unit) and not written(unit)[0]:  # a hole: what is behind it decides
-                    unit = queue.units(middle, min(middle + _PROBED, stop))
-                    unit = unit[written(unit)][:1]
-                if len(unit) == 0 or (not pre_blank(unit)[0] and int(unit["phy_offset"][0]) >= floor):
-                    stop = middle
-                else:
-                    start = middle + 1
+            low = first_kept(queue, end, floor)
             if queue.first_unit == first:  # else files went meanwhile, and what was not there was in front
                 break
-        low = min(start, end)
         known.low = low, floor, end
         return low
 
@@ -273,7 +288,7 @@ class FileQueueTable:
             if self.end(topic, queue_id) > known.queue.first_unit:
                 last.append(known.seen[1])
         units = np.frombuffer(b"".join(last), UNIT_DTYPE)
-        return np.sort(units[~pre_blank(units)], order="phy_offset")
+        return np.sort(units[written(units) & ~pre_blank(units)], order="phy_offset")
 
     def max_unit_end(self) -> int:
         """Physical offset behind the record of the last unit of all queues; -1 without units."""

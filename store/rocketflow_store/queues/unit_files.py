@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _PROBE_UNITS: Final = 4096
+_GAP_UNITS: Final = 256
+"""A gap is looked over at every look: a damaged page holds up to 205 units."""
 
 
 class UnitFiles:
@@ -143,6 +145,30 @@ class UnitFiles:
             if len(found) < block:
                 return start
             block = min(block * 4, self.units_per_file)
+
+    def end_past_gaps(self, start: int) -> int:
+        """Return the number after the last unit from `start` on; gaps of up to 256 units do not end the run."""
+        while True:
+            end = self.probe_end(start)
+            ahead = np.flatnonzero(self.written(self.units(end, end + _GAP_UNITS)))
+            if len(ahead) == 0:
+                return end
+            start = end + int(ahead[0])
+
+    def next_written(self, start: int, stop: int) -> tuple[int, Units]:
+        """Return the number of the first unit of [start, stop) that holds something, and it; `stop` and none if none.
+
+        The units that follow it in its block come along.
+        """
+        block = 1
+        while start < stop:
+            found = self.units_or_zeros(start, min(start + block, stop))
+            there = np.flatnonzero(self.written(found))
+            if len(there):
+                return start + int(there[0]), found[there[0] :]
+            start += len(found)
+            block = min(block * 16, _PROBE_UNITS)
+        return stop, np.zeros(0, self.UNIT_DTYPE)
 
     def put_bytes(self, number: int, data: bytes | memoryview[Any]) -> None:
         """Write encoded units at their place, from unit `number` on."""

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
-from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.confirm import read_confirm
@@ -36,7 +36,8 @@ from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.queues.batch_consume_queue import BatchQueueTable, written_batches
+from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
@@ -69,6 +70,7 @@ _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
 _SAMPLED_RECORDS: Final = 4096
 _SAMPLED_FILES: Final = 64
+_SAMPLED_UNITS: Final = 16
 _LAST_OFFSET: Final = 1 << 56
 _MISSING: Final = "its directory is missing, and the log has messages of it"
 _FILES_MISSING: Final = "files are missing of which the log has messages"
@@ -157,7 +159,7 @@ class _Look:
         self._ends = DurableEnds.load(paths) if self._abort_found and read_confirm(paths) is not None else None
         self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
         self._topics = listed_topics(paths)
-        self._batch_topics = _batch_topics(paths)
+        self._batch_topics = batch_topics(paths)
         self._deleted = DeletedTopics.load(paths)
         self._multi_dispatch = config.enable_multi_dispatch
         logs = [one for directory in paths.commit_logs for one in _entries(directory)]
@@ -198,7 +200,11 @@ class _Look:
                     if why:
                         found[key] = why
         if self._ends is not None:
-            self._ask_ends(self._ends, there, batches)
+            log = MappedFileQueue(paths.log_directories(), config.mapped_file_size_commit_log, write=False)
+            try:
+                self._ask_ends(self._ends, there, batches, CommitLogView(log))
+            finally:
+                log.close()
         if record is None or not (self._same_writer or self._abort_found):
             self._ask_positions({*there, *batches})
             self._ask_log()
@@ -251,7 +257,11 @@ class _Look:
     # -- behind an unclean stop
 
     def _ask_ends(
-        self, ends: DurableEnds, there: dict[Queue, list[_Entry]], batches: dict[Queue, list[_Entry]]
+        self,
+        ends: DurableEnds,
+        there: dict[Queue, list[_Entry]],
+        batches: dict[Queue, list[_Entry]],
+        log: CommitLogView,
     ) -> None:
         """Queues whose newest unit at the durable frontier is not there any more."""
         lost = self._lost
@@ -264,20 +274,46 @@ class _Look:
                     lost.batch_queues.setdefault(key, _MISSING)
                 elif not any(one.size for one in batches[key]):
                     lost.batch_queues.setdefault(key, _FILES_MISSING)
+                elif key not in lost.batch_queues and not self._has_batches(key, batches[key], end):
+                    lost.batch_queues[key] = _UNITS_MISSING
             elif key not in there:
                 lost.queues.setdefault(key, _MISSING)
-            elif key not in lost.queues and not self._has_unit(key, there[key], end - 1):
+            elif key not in lost.queues and not self._has_units(key, there[key], end, log):
                 lost.queues[key] = _UNITS_MISSING
 
-    def _has_unit(self, key: Queue, entries: list[_Entry], queue_offset: int) -> bool:
-        size, place = self._config.mapped_file_size_consume_queue, queue_offset * UNIT_SIZE
-        base = place - place % size
-        for one in entries:
-            if _is_name(one, _NAME_DIGITS) and int(one.name) == base:
-                file = self._paths.consume_queue / key[0] / str(key[1]) / one.name
-                unit = read_piece(file, place - base, UNIT_SIZE)
-                return len(unit) == UNIT_SIZE and bool(written(np.frombuffer(unit, UNIT_DTYPE))[0])
-        return False
+    def _has_units(self, key: Queue, entries: list[_Entry], end: int, log: CommitLogView) -> bool:
+        """Return whether a queue has every unit up to `end` in its last files: one that lacks some would end there."""
+        stop = end * UNIT_SIZE
+        files = [one for one in self._last_files(entries) if int(one.name) < stop]
+        directory = self._paths.consume_queue / key[0] / str(key[1])
+        units = np.zeros(0, UNIT_DTYPE)
+        for one in files:
+            base = int(one.name)
+            length = min(self._config.mapped_file_size_consume_queue, stop - base)
+            units = np.frombuffer(read_piece(directory / one.name, 0, length - length % UNIT_SIZE), UNIT_DTYPE)
+            if len(units) < length // UNIT_SIZE or not written(units).all():
+                return False
+        if not files or int(files[-1].name) + self._config.mapped_file_size_consume_queue < stop:
+            return False
+        return _are_of(log, key, units[-_SAMPLED_UNITS:], end)
+
+    def _has_batches(self, key: Queue, entries: list[_Entry], end: int) -> bool:
+        """As `_has_units`, of a queue of a BatchCQ topic, in which a unit's place does not tell its queue offset."""
+        directory = self._paths.batch_consume_queue / key[0] / str(key[1])
+        parts = []
+        for one in self._last_files(entries):
+            raw = read_piece(directory / one.name, 0, one.size)
+            parts.append(np.frombuffer(raw, BATCH_UNIT_DTYPE, len(raw) // BATCH_UNIT_SIZE))
+        units = np.concatenate(parts) if parts else np.zeros(0, BATCH_UNIT_DTYPE)
+        there = written_batches(units)
+        ends = units["msg_base_offset"].astype(np.int64) + units["batch_size"]
+        reached = np.flatnonzero(there & (ends >= end))
+        return len(reached) > 0 and bool(there[: reached[0]].all())
+
+    @staticmethod
+    def _last_files(entries: list[_Entry]) -> list[_Entry]:
+        """Return the files at which the end of a queue is looked for."""
+        return sorted((one for one in entries if _is_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))[-3:]
 
     # -- without a record
 
@@ -407,6 +443,15 @@ class _Look:
         return header == state.header and (state.crc == NO_CRC or crc == state.crc)
 
 
+def _are_of(log: CommitLogView, key: Queue, units: npt.NDArray[np.void], end: int) -> bool:
+    """Return whether one of the units before `end` points at its record, or none at one that should be there."""
+    topic, queue_id = key
+    there = ~(pre_blank(units) | lost_units(units)) & (units["phy_offset"] >= log.min_phy_offset)
+    identity = QueueIdentity(topic, queue_id, "", exact=not topic.startswith(LMQ_PREFIX))
+    matching = log.matches(units, end - len(units), identity, unreadable=True)
+    return not there.any() or bool((there & matching).any())
+
+
 def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
     """`config` with the file sizes that the store has, also where a batch queue's only file was cut or is gone."""
     config, record = config.fitted_to(paths), believed_record(paths)
@@ -431,7 +476,7 @@ def listed_topics(paths: StorePaths) -> frozenset[str] | None:
     return None if found is None else frozenset(found)
 
 
-def _batch_topics(paths: StorePaths) -> frozenset[str]:
+def batch_topics(paths: StorePaths) -> frozenset[str]:
     """Topics with batch queues: their attribute says so, or they have such a directory."""
     there = {one.name for one in _entries(paths.batch_consume_queue) if not one.is_file}
     try:

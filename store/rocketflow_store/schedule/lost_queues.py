@@ -27,7 +27,12 @@ def waiting_queues_are_lost(reader: StoreReader) -> bool:
         return False
     if not reader.topics():
         return True
-    return any(reader.bounds(*queue)[1] < end for queue, end in _known_ends(reader).items())
+    return any(_lacks_units(reader, queue, end) for queue, end in _known_ends(reader).items())
+
+
+def _lacks_units(reader: StoreReader, queue: tuple[str, int], end: int) -> bool:
+    found = reader.find(*queue)
+    return end > 0 and (found is None or found.scan_end() < end)
 
 
 def _known_ends(reader: StoreReader) -> dict[tuple[str, int], int]:

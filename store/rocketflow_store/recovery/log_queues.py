@@ -1,0 +1,80 @@
+"""Which queue offsets the records of a part of the log have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.columnar.decode import RecordColumns
+from rocketflow_store.columnar.dispatch_rows import rows_of_records
+from rocketflow_store.columnar.record_crc import content_faults
+from rocketflow_store.columnar.scan import ScanStop
+from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.recovery.derived_state import batch_topics
+
+if TYPE_CHECKING:
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+
+Queue = tuple[str, int]
+Ranges = dict[Queue, tuple[int, int]]
+
+
+def queues_of_log(
+    paths: StorePaths, config: StoreConfig, files: MappedFileQueue, start: int, stop: int
+) -> tuple[Ranges, Ranges]:
+    """Return [first, end) of the queue offsets in records of [start, stop), of plain queues and of BatchCQ topics.
+
+    `start` is a record boundary. Records that say what cannot be are left out; damage ends the look.
+    """
+    plain: Ranges = {}
+    batch: Ranges = {}
+    floors, of_batches = DeletedTopics.load(paths).floors, batch_topics(paths)
+    offset = start
+    while offset < stop:
+        mapped = files.find(offset)
+        if mapped is None:
+            break
+        base = mapped.file_from_offset
+        scan = scan_file(mapped, offset - base, min(stop - base, mapped.file_size))
+        records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+        if records.count:
+            records.check_own_offset(base)
+            records.faults.update(content_faults(records.before_faults()))
+            sound = records.keep(np.setdiff1d(np.arange(records.count), list(records.faults)))
+            rows = rows_of_records(sound, base, config.delay_levels_ms)
+            leave_out_deleted(rows, floors)
+            leave_out_strays(rows)
+            _add(rows, plain, batch, of_batches)
+        following = mapped.end_offset if scan.stop is ScanStop.BLANK else base + scan.end
+        if following == offset:
+            break
+        offset = following
+    return plain, batch
+
+
+def _add(rows: DispatchRows, plain: Ranges, batch: Ranges, of_batches: frozenset[str]) -> None:
+    if len(rows.queue_of) == 0:
+        return
+    order = np.argsort(rows.queue_of, kind="stable")
+    queue_of = rows.queue_of[order]
+    offsets = rows.queue_offsets[order]
+    ends = offsets + (1 if rows.batch_nums is None else rows.batch_nums[order])
+    starts = np.flatnonzero(np.diff(queue_of, prepend=-2))
+    for first, following in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+        if queue_of[first] >= 0:
+            key = rows.queues[int(queue_of[first])]
+            known = batch if key[0] in of_batches else plain
+            _widen(known, key, int(offsets[first:following].min()), int(ends[first:following].max()))
+    for _, name, offset in rows.lmq:
+        _widen(plain, (name, LMQ_QUEUE_ID), offset, offset + 1)
+
+
+def _widen(known: Ranges, key: Queue, first: int, end: int) -> None:
+    low, high = known.get(key, (first, end))
+    known[key] = min(low, first), max(high, end)
