@@ -10,19 +10,18 @@ from rocketflow_store import events
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.errors import (
-    CorruptRecordError,
     InvalidMessageIdError,
     OffsetOutOfRangeError,
     StoreError,
     UnknownColumnError,
 )
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.reading.range_read import RangeRead, plain_units
-from rocketflow_store.reading.skipped import NO_UNIT, SkippedMessages
+from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import LMQ_PREFIX
@@ -74,7 +73,7 @@ class StoreQueries:
         With on_missing="skip" those of a queue file that is gone are zeros. Of a BatchCQ topic each message has one:
         that of its record.
         """
-        self._check_range(self.identity(topic, queue_id), start, end)
+        low, high = self._check_range(self.identity(topic, queue_id), start, end)
         if start == end:
             return np.zeros(0, UNIT_DTYPE)
         queue, batch_queue = self._queues.find(topic, queue_id), self._queues.find_batch(topic, queue_id)
@@ -86,15 +85,8 @@ class StoreQueries:
             if len(found) < end - start and on_missing == "skip" and queue is not None:
                 return queue.units_or_zeros(start, end)
         if len(found) < end - start:
-            self._check_range(self.identity(topic, queue_id), start, end)  # retention may have taken a file meanwhile
-            raise self._lacks_unit(topic, queue_id, start + len(found))
+            raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
         return found
-
-    def _lacks_unit(self, topic: str, queue_id: int, offset: int) -> CorruptRecordError:
-        """Return the error for a message of which the queue has no unit."""
-        directory = self._queues.paths.consume_queue / topic / str(queue_id)
-        where = f"topic {topic}, queue {queue_id}, queue offset {offset}"
-        return CorruptRecordError(directory, offset * UNIT_SIZE, f"{NO_UNIT} ({where})")
 
     def _check_range(self, identity: QueueIdentity, start: int, end: int) -> tuple[int, int]:
         """The queue's bounds; OffsetOutOfRangeError where [start, end) is not within them."""
