@@ -33,6 +33,7 @@ from rocketflow_store.put.async_put import AsyncPut
 from rocketflow_store.put.bulk_append import BulkAppend
 from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
 from rocketflow_store.put.put_path import PutPath
+from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
@@ -519,6 +520,10 @@ class MessageStore:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue's files."""
         return self._queues.find(topic, queue_id)
+
+    def record_boundaries(self) -> UnitBoundaries:
+        """Return where the queues say that records begin; for one thread."""
+        return UnitBoundaries(self._queues.all)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The files of a BatchCQ topic's queue."""

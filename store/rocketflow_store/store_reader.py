@@ -26,6 +26,7 @@ from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.first_kept import first_place
 from rocketflow_store.queues.queue_table import FileQueueTable
+from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
@@ -236,6 +237,10 @@ class StoreReader:
             self.refresh()
             found = self._table.find(topic, queue_id)
         return found
+
+    def record_boundaries(self) -> UnitBoundaries:
+        """Return where the queues say that records begin; for one thread."""
+        return UnitBoundaries(self._table.all)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The files of a BatchCQ topic's queue."""

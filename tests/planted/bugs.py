@@ -28,6 +28,24 @@ BUGS: Final = (
         [f"{STORE}/test_durable_ends.py"],
     ),
     Bug(
+        "damaged-size-believed",
+        "a search behind damage takes whatever record it finds, in a message's body too",
+        [
+            Change(
+                "    end: int | None = None\n    try:\n        end = DamagedRecord(",
+                "    end: int | None = next_sound(mapped, start, limit, unreadable=unreadable)\n    return end\n"
+                "    try:\n        end = DamagedRecord(",
+            )
+        ],
+        [f"{ROWS}/test_forged_records.py"],
+    ),
+    Bug(
+        "blank-in-a-body",
+        "a blank record in a body counts as a file's end",
+        [Change("at > start and (_is_last_blank(mapped, at) or", "at > start and (is_end_blank(mapped, at) or")],
+        [f"{ROWS}/test_forged_records.py"],
+    ),
+    Bug(
         "superseded-run-commits",
         "a driver that another one took over from commits its batch",
         [Change("    if batch.run_seq < newest:\n", "    if batch.run_seq < 0:\n")],

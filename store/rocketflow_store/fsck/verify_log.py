@@ -18,7 +18,7 @@ from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_batch import BatchSum
 from rocketflow_store.fsck.verify_index import Compared
-from rocketflow_store.log.resync import is_end_blank, next_sound
+from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
@@ -115,6 +115,7 @@ class LogFileCheck:
         self._pairs: list[tuple[Ints, Ints]] = []
         self._stretch = 0
         self._run_length = RunLength()
+        self._boundaries = context.reader.record_boundaries()
 
     def run(self) -> LogFileReport:
         """Go through the file."""
@@ -169,8 +170,8 @@ class LogFileCheck:
         self._units_of(rows, records)
 
     def _damaged(self, start: int, why: str) -> int:
-        """Note damage at `start`; the position of the next sound record (or the limit)."""
-        following = next_sound(self._mapped, start, self._limit, unreadable=True)
+        """Note damage at `start`; return the next position where a record is proven to begin, or the limit."""
+        following = next_proven(self._mapped, start, self._limit, self._boundaries, unreadable=True)
         return self._note(start, self._limit if following is None else following, why)
 
     def _note(self, start: int, stop: int, why: str) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.errors import UnreadableError
-from rocketflow_store.log.resync import next_sound
+from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
 
 if TYPE_CHECKING:
@@ -15,28 +16,31 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
     Ints = npt.NDArray[np.int64]
 
 
-def readable_runs(mapped: MappedFile, position: int, limit: int) -> Iterator[tuple[Ints, Ints]]:
-    """(positions, sizes) of records in [position, limit) that follow each other, run by run; CRCs are not compared.
+def readable_runs(mapped: MappedFile, position: int, limit: int, boundaries: Boundaries) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (positions, sizes) of the records in [position, limit), run by run; CRCs are not compared.
 
-    Behind damage, and behind bytes that cannot be read, the next sound record is looked for. Ends with the file's
-    blank record, or with `limit`.
+    `position` is a record boundary. After damage, and after bytes that cannot be read, it goes on at the next proven
+    boundary. Ends with the file's blank record, or with `limit`.
     """
     while position < limit:
         scan = _scan(mapped, position, limit)
         if scan is not None:
-            if len(scan.positions):
-                yield scan.positions, scan.sizes
-                position = scan.end
-            if scan.stop is ScanStop.BLANK or position >= limit:
-                return
-            if scan.stop is ScanStop.LIMIT:
-                continue
-        following = next_sound(mapped, position, limit, unreadable=True)
+            placed = _in_place(mapped, scan)
+            if placed:
+                yield scan.positions[:placed], scan.sizes[:placed]
+                position = int(scan.positions[placed - 1] + scan.sizes[placed - 1])
+            if position == scan.end:
+                if scan.stop is ScanStop.BLANK or position >= limit:
+                    return
+                if scan.stop is ScanStop.LIMIT:
+                    continue
+        following = next_proven(mapped, position, limit, boundaries, unreadable=True)
         if following is None:
             return
         position = following
@@ -47,3 +51,12 @@ def _scan(mapped: MappedFile, position: int, limit: int) -> Scan | None:
         return scan_file(mapped, position, limit)
     except UnreadableError:
         return None
+
+
+def _in_place(mapped: MappedFile, scan: Scan) -> int:
+    """How many records of a scan come before the first that is not where it says, or whose lengths do not add up."""
+    if not len(scan.positions):
+        return 0
+    records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+    records.check_own_offset(mapped.file_from_offset)
+    return min(records.faults, default=records.count)

@@ -1,14 +1,24 @@
-"""Finding the next record behind damage in a CommitLog file.
+"""Finding the next record after damage in a CommitLog file.
 
-The damaged record's own size is believed where a whole record (or the file's end) stands behind it: what its body
-holds is then never looked at, so that no client can smuggle a record in. Else the next bytes that are a whole record
-at the very place that they name are taken: magic code, lengths, physical offset and CRC.
+A message's body may hold complete records that name their true physical offsets. So a record is not believed because
+it is sound: something that no client writes has to prove that a record begins there. `next_proven` goes by, in turn,
+
+1. the damaged record's own fields (`damaged_record`),
+2. what is known beside the log of where records begin: ConsumeQueue units (`Boundaries`),
+3. records with a CRC of themselves that follow each other, further than any body reaches: the last one that a sender
+   can make ends before the damaged record does, whose topic and properties follow the body.
+
+Where none of them proves a boundary, nothing up to `limit` is accepted: it stays where it is, and the caller reports
+it.
+
+`next_sound` finds whatever looks like a record. It tells whether bytes are worth keeping, and where a range of the log
+may begin until the range before it confirms that; no message is ever served because of it.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +35,8 @@ from rocketflow_store.format.record import (
     SIZE_AND_MAGIC,
     whole_by_record_crc,
 )
+from rocketflow_store.log.damaged_record import DamagedRecord
+from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -32,25 +44,143 @@ if TYPE_CHECKING:
 
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
+_MAX_BODY: Final = 4 << 20
+"""What a message may hold (`maxMessageSize`), and so how far a record whose lengths are lost may reach."""
+_CHAINED: Final = 64
 _FIRST_WINDOW: Final = 1 << 14
 _WINDOW: Final = 1 << 20
 _OFFSET: Final = struct.Struct(">q")
 _OWN_OFFSET_AT: Final = 28
 
 
-def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool = False) -> int | None:
-    """Position (behind `start`, below `limit`) of the next whole or blank record; None where there is none.
+class Boundaries(Protocol):
+    """What the store knows, besides the log, of where records begin."""
 
-    UnreadableError where bytes cannot be read in which it may be; with `unreadable` those are passed by.
+    def next_position(self, mapped: MappedFile, start: int, limit: int) -> int | None:
+        """Return the first position of `mapped` in (start, limit) where a record is known to begin, or None."""
+        ...
+
+    def end_of(self, mapped: MappedFile, start: int) -> int | None:
+        """Return where the record at position `start` is known to end, or None."""
+        ...
+
+
+def next_proven(
+    mapped: MappedFile, start: int, limit: int, boundaries: Boundaries | None, *, unreadable: bool = False
+) -> int | None:
+    """Return the first position in (start, limit] where a record is proven to begin or the log to end, or None.
+
+    `start` is a record boundary with damage. What stands at the result may be damaged too. If nothing is proven, no
+    record before `limit` may be served.
+
+    Raises UnreadableError if bytes that decide cannot be read; with `unreadable` they prove nothing.
     """
-    if start + 4 <= limit:
+
+    def begins(position: int) -> bool:
+        return position == limit or _begins(mapped, position, limit, unreadable=unreadable)
+
+    def follows(position: int) -> bool:
+        return begins(position) or _is_unwritten(mapped, position, limit, unreadable=unreadable)
+
+    end: int | None = None
+    try:
+        end = DamagedRecord(mapped, start, limit).proven_end(follows, begins)
+        if end is None:
+            size = unknown_record_size(mapped, start)
+            end = start + size if size else None
+    except UnreadableError:
+        if not unreadable:
+            raise
+    if end is None and boundaries is not None:
+        end = boundaries.end_of(mapped, start)
+        if end is None or not start < end <= limit or not follows(end):
+            end = boundaries.next_position(mapped, start, limit)
+    if end is None:
+        end = _chain_with_crcs(mapped, start, limit, unreadable=unreadable)
+    return end
+
+
+def _chain_with_crcs(mapped: MappedFile, start: int, limit: int, *, unreadable: bool) -> int | None:
+    """Return where the first chain of records with record CRCs begins that no body of a record at `start` can hold."""
+    far = min(start + _MAX_BODY, limit)
+    dead: set[int] = set()
+    at = start
+    while at < far:
+        found = next_sound(mapped, at, far, unreadable=unreadable)
+        if found is None:
+            return far if far == limit and at == start else None
+        at = found
+        if at not in dead and _reaches(mapped, at, far, limit, dead, unreadable=unreadable):
+            return at
+    return None
+
+
+def _reaches(mapped: MappedFile, start: int, far: int, limit: int, seen: set[int], *, unreadable: bool) -> bool:
+    """Whether sound records with CRCs of themselves follow each other from `start` to `far`, or to the file's end."""
+    at = start
+    while at < far:
+        if at in seen:
+            return False
+        seen.add(at)
         try:
-            size = int.from_bytes(mapped.bytes_of(start, start + 4), "big", signed=True)
-            if size >= MIN_RECORD_SIZE and start + size < limit and _sound(mapped, start + size, limit):
-                return start + size
+            scan = scan_file(mapped, at, limit, _CHAINED)
+            if not len(scan.positions):
+                return at > start and (_is_last_blank(mapped, at) or _is_zeros(mapped, at, limit))
         except UnreadableError:
             if not unreadable:
                 raise
+            return False
+        records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)
+        records.check_own_offset(mapped.file_from_offset)
+        if records.faults or content_faults(records) or not with_record_crc(records).all():
+            return False
+        seen.update(scan.positions.tolist())
+        at = scan.end
+    return True
+
+
+def _begins(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) -> bool:
+    """Whether a sound record stands at `position`, or a blank record that ends what was written to the file."""
+    try:
+        return is_whole(mapped, position, limit) or _is_last_blank(mapped, position)
+    except UnreadableError:
+        if not unreadable:
+            raise
+        return False
+
+
+def _is_last_blank(mapped: MappedFile, position: int) -> bool:
+    """Whether a blank record stands at `position` and only zeros follow: topic and properties follow one in a body."""
+    if not is_end_blank(mapped, position):
+        return False
+    return _is_zeros(mapped, position + BLANK_SIZE, mapped.file_size)
+
+
+def _is_zeros(mapped: MappedFile, start: int, limit: int) -> bool:
+    """Whether nothing was written to [start, limit)."""
+    for at in range(start, limit, _WINDOW):
+        if np.frombuffer(mapped.bytes_of(at, min(at + _WINDOW, limit)), np.uint8).any():
+            return False
+    return True
+
+
+def _is_unwritten(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) -> bool:
+    """Whether [position, limit) begins with as many zeros as the head of a record has bytes."""
+    try:
+        head = mapped.bytes_of(position, min(position + MIN_RECORD_SIZE, limit))
+    except UnreadableError:
+        if not unreadable:
+            raise
+        return False
+    return not np.frombuffer(head, np.uint8).any()
+
+
+def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool = False) -> int | None:
+    """Return the next position after `start` (and below `limit`) that looks like a record or end mark, or None.
+
+    It may lie in a message's body. Raises UnreadableError if bytes that may hold one cannot be read; with `unreadable`
+    those are skipped.
+    """
     octets = np.frombuffer(mapped.buffer, np.uint8)
     at, step = start + 1, _FIRST_WINDOW  # most often it is near
     while at + BLANK_SIZE <= limit:

@@ -194,6 +194,7 @@ class _Rebuild:
             tuple(self._config.delay_levels_ms),
             state.record_crc,
             dict(state.deleted.floors),
+            (self._places.store.consume_queue, self._config.mapped_file_size_consume_queue),
         )
         findings = scan_log(self._engine, state, settings, self._files, told.scanned)
         self._result.records = sum(one.records for one in findings.reports)

@@ -85,7 +85,7 @@ def _put_together(
     """Damage, and where the log ends."""
     found = [one for report in reports for one in report.damage]
     end = ranges[-1].file_from_offset + reports[-1].end if ranges else 0
-    while found and found[-1][1] == end and found[-1][0] >= state.known_end:
+    while found and found[-1][1] == end and found[-1][0] >= state.known_end and not reports[-1].unproven:
         end = found.pop()[0]  # nothing tells that this was ever a whole record
     findings = LogFindings(reports, max(end, state.known_end))
     if found and found[-1][1] > findings.log_end:

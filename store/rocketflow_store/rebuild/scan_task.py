@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +17,11 @@ from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
-from rocketflow_store.log.resync import is_end_blank, next_sound
+from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.side_queues import batch_units
+from rocketflow_store.queues.unit_boundaries import UnitBoundaries, queues_in
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
 from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
 
@@ -83,6 +85,8 @@ class ScanSettings:
     """Physical offsets in which every record ends with a CRC of itself."""
     floors: Mapping[str, int] = field(default_factory=dict)
     """Records of these topics below these offsets are of deleted ones."""
+    queues: tuple[Path, int] | None = None
+    """The ConsumeQueues that exist, and the size of their files: they tell where records begin after damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,8 @@ class ScanReport:
     batch_units: QueueRuns | None = None
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     """Physical offsets [from, to), and why."""
+    unproven: bool = False
+    """The damage at the range's end holds what looks like records; nothing proves that they are."""
 
 
 def run_scan(task: ScanTask) -> ScanReport:
@@ -192,6 +198,7 @@ class _Scan:
         if side is not None and not Path(side).is_dir():
             raise StoreAccessError(side, "is not there")
         self._mapped = task.settings.log.open(task.range.path, task.range.file_from_offset)
+        self._boundaries = UnitBoundaries(partial(queues_in, task.settings.queues))
 
     def run(self) -> ScanReport:
         try:
@@ -239,9 +246,11 @@ class _Scan:
         return self._damaged(int(positions[run.stop]), run.why)
 
     def _damaged(self, start: int, why: str) -> int:
-        """Note damage; the position of what is sound behind it, or of the range's end."""
+        """Note damage; return the next position where a record is proven to begin, or the log's end in this file."""
         limit = self._range.limit
-        following = next_sound(self._mapped, start, limit, unreadable=True)
+        following = next_proven(self._mapped, start, limit, self._boundaries, unreadable=True)
+        if following is None and next_sound(self._mapped, start, limit, unreadable=True) is not None:
+            self._report.unproven = True
         return self._note(start, limit if following is None else following, why)
 
     def _note(self, start: int, stop: int, why: str) -> int:

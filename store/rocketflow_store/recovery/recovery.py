@@ -31,13 +31,21 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
-from rocketflow_store.log.resync import is_end_blank, is_whole, next_own_offset, next_sound, unknown_record_size
+from rocketflow_store.log.resync import (
+    is_end_blank,
+    is_whole,
+    next_own_offset,
+    next_proven,
+    next_sound,
+    unknown_record_size,
+)
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import blank_slots, fill_holes, leave_out_deleted, leave_out_strays, lost_slots
 from rocketflow_store.queues.stand_in import LogExtent
+from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
 
@@ -139,6 +147,7 @@ class Recovery:
         self._known_scans: dict[int, Scan] = {}
         self._known_records = 0
         self._run_length = RunLength()
+        self._boundaries = UnitBoundaries(queues.all)
         self._open_envelope = self._open_end = -1
         """An envelope of which not all rows are seen yet, and where its commit ends."""
         self._written: int | None = None
@@ -224,18 +233,24 @@ class Recovery:
         following = self._behind_damage(offset, foreign=foreign)
         if following is None:
             return None
-        self._skipped.append((offset, following))
+        if self._skipped and self._skipped[-1][1] == offset:
+            self._skipped[-1] = self._skipped[-1][0], following
+        else:
+            self._skipped.append((offset, following))
         if not self._is_unused_rest(offset, following):
-            self.quarantined.append(
-                Quarantined(self._file_name(offset), offset, following - offset, f"damaged ({why})")
-            )
+            last = self.quarantined[-1] if self.quarantined else None
+            if last is not None and last.offset + last.length == offset:
+                last.length += following - offset
+            else:
+                length = following - offset
+                self.quarantined.append(Quarantined(self._file_name(offset), offset, length, f"damaged ({why})"))
         return following
 
     def _behind_damage(self, offset: int, *, foreign: bool) -> int | None:
         """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
         reached = max(self._written_end(), offset)
         if offset < self._known_end:
-            following = self._next_sound(offset, self._known_end)
+            following = self._next_proven(offset, self._known_end)
             return self._known_end if following is None else following
         if reached == offset:
             return None
@@ -243,14 +258,14 @@ class Recovery:
         if unknown is not None:
             return unknown
         if offset < self._settled:
-            following = self._next_sound(offset, reached)
+            following = self._next_proven(offset, reached) if self._next_sound(offset, reached) is not None else None
             if following is not None:
                 return following
             return self._claimed_end(offset) if self._clean else None  # nothing is left to be served behind it
         evidence = self._whole_record_behind(offset) if foreign or self._clean else None
         if evidence is None:
             return None
-        following = self._next_sound(offset, reached)
+        following = self._next_proven(offset, reached)
         return evidence if following is None else min(following, evidence)
 
     def _unknown_form(self, offset: int) -> int | None:
@@ -259,8 +274,28 @@ class Recovery:
         size = 0 if mapped is None else unknown_record_size(mapped, offset - mapped.file_from_offset)
         return offset + size if size else None
 
+    def _next_proven(self, offset: int, reached: int) -> int | None:
+        """Return the next place after damage at `offset` where a record is proven to begin, None if none before
+        `reached`.
+
+        Where nothing proves one before the end of a file, it is the next file's begin. In the last file it is where
+        the log was known to end, or the file's end: what comes next then goes to a new file.
+        """
+        mapped = self._files.find(offset)
+        if mapped is None:
+            return None
+        base, limit = mapped.file_from_offset, mapped.file_size
+        if self._known_end == reached:
+            limit = min(limit, reached - base)
+        found = next_proven(mapped, offset - base, limit, self._boundaries)
+        if found is not None:
+            return base + found if base + found < reached else None
+        if mapped.end_offset < reached or not offset < self._synced <= reached:
+            return mapped.end_offset if self._known_end != reached or mapped.end_offset < reached else None
+        return self._synced
+
     def _next_sound(self, offset: int, reached: int) -> int | None:
-        """The next whole or blank record behind `offset` and below `reached`."""
+        """Return the next place after `offset` and below `reached` that looks like a record; it may be in a body."""
         mapped = self._files.find(offset)
         position = offset - mapped.file_from_offset if mapped else 0
         while mapped is not None:

@@ -123,7 +123,7 @@ def _origins(reader: StoreReader, commit: CommitEnvelope) -> Ints:
             break
         mapped = files[begin]
         limit = min(commit.end_offset - begin, mapped.file_size)
-        for positions, sizes in readable_runs(mapped, offset - begin, limit):
+        for positions, sizes in readable_runs(mapped, offset - begin, limit, reader.record_boundaries()):
             segments = RecordColumns(mapped.buffer, positions, sizes).property_segments()
             moved = np.flatnonzero(np.asarray(segments.column(PROPERTY_REQUEUE_RUN_ID).is_valid()))
             names = (PROPERTY_REQUEUE_ORIGIN_QUEUE_ID, PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET)

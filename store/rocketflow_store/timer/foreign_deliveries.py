@@ -102,7 +102,7 @@ def _count(
         hits = hits[(hits < begin) | (hits >= end)]
     if len(hits) == 0:
         return
-    for positions, sizes in readable_runs(mapped, low - base, high - base):
+    for positions, sizes in readable_runs(mapped, low - base, high - base, reads.record_boundaries()):
         behind = int(positions[-1] + sizes[-1])
         rows = np.searchsorted(positions, hits - base, side="right") - 1
         rows = np.unique(rows[(rows >= 0) & (hits - base < behind)])

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.properties import PropertySegments
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.message import MessageExt
 
@@ -72,6 +73,8 @@ class TimerReads(Protocol):
     def max_phy_offset(self) -> int: ...
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+
+    def record_boundaries(self) -> Boundaries: ...
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
 

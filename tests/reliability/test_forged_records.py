@@ -1,0 +1,162 @@
+"""Row S28: complete records in a message's body, at their true physical offsets, never become messages."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.format.record import RecordFields, encode_blank, encode_record
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.rebuild.result import RebuildRequest
+from tests.reliability.results import Tally
+from tests.reliability.trials import seeds
+from tests.store.damage import flip
+
+FILE_SIZE = 1 << 16
+CONFIG = StoreConfig(mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=2000)
+HEAD = 88
+HOST = encode_host("127.0.0.1:10911")
+LENGTHS = {"size": (0, 4), "magic": (4, 4), "body CRC": (8, 4), "place": (28, 8), "body length": (84, 4)}
+"""Fields of the outer record that decide how far it reaches, or whether it is sound: (offset, bytes)."""
+AFTERWARDS = ("repair", "rebuild", "open")
+WHERE = ("middle", "file end", "last")
+
+
+def forged(phy_offset: int, number: int, *, crc: bool, inside: bytes = b"") -> bytes:
+    fields = RecordFields(b"secret", 0, b"forged" + inside, b"KEYS\x01secret\x02TAGS\x01a", 0, 0, 1, HOST, HOST)
+    return encode_record(fields, phy_offset, number, 1_700_000_000_000, crc)
+
+
+def evil_body(begin: int, crc: bool, size: int) -> bytes:
+    """A body of `size` bytes that begins at physical offset `begin`: a chain of records, nested three deep."""
+    body = b""
+    while len(body) < size - 1200:
+        at = begin + len(body)
+        inner = forged(at + 2 * (HEAD + 6), 2, crc=crc)
+        middle = forged(at + HEAD + 6, 1, crc=crc, inside=inner)
+        body += forged(at, len(body) // 400, crc=crc, inside=middle)
+    end = begin + len(body)
+    return (body + encode_blank(FILE_SIZE - end % FILE_SIZE)).ljust(size, b"\0")
+
+
+def made(path: Path, where: str, *, crc: bool) -> tuple[int, int]:
+    """A store with such a message among others: its physical offset and the length of its body."""
+    size = 9000
+    with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=crc)) as store:
+
+        def put(count: int) -> None:
+            for number in range(count):
+                assert store.put_message(Message("t", b"honest %d" % number * 3, keys=f"k{number}", queue_id=0)).stored
+
+        put(30)
+        if where == "file end":
+            while store.max_phy_offset + size + 700 < FILE_SIZE:
+                put(1)
+        begin = store.max_phy_offset
+        evil = Message("t", evil_body(begin + HEAD, crc, size), keys="evil", queue_id=1)
+        assert store.put_message(evil).stored
+        assert store.look_message_by_offset(begin) is not None
+        if where != "last":
+            put(30)
+    return begin, size
+
+
+def served(path: Path) -> dict[tuple[str, int, int], bytes]:
+    found: dict[tuple[str, int, int], bytes] = {}
+    with StoreReader(path, CONFIG) as reader:
+        assert "secret" not in reader.topics()
+        assert reader.query_message("secret", "secret") == []
+        for topic in reader.topics():
+            for queue in reader.queues(topic):
+                low, high = reader.bounds(topic, queue)
+                for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], on_missing="skip"):
+                    for row in batch.to_pylist():
+                        found[topic, queue, row["queueOffset"]] = row["body"]
+    return found
+
+
+def go_on(path: Path, afterwards: str) -> int:
+    """Do what makes messages out of the log; the exit code."""
+    if afterwards == "repair":
+        shutil.rmtree(path / "consumequeue" / "t" / "0")
+        return repair_store(path, CONFIG).exit_code
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(path / name)
+    if afterwards == "rebuild":
+        return rebuild_store(path, RebuildRequest(force=True), CONFIG).exit_code
+    with MessageStore.open(path, CONFIG) as store:
+        return 3 if store.recovery.quarantined else 0
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], tuple[Path, int, int, dict]]:
+    found = {}
+    for where in WHERE:
+        for crc in (True, False):
+            path = tmp_path_factory.mktemp("forged") / "s"
+            found[where, crc] = (path, *made(path, where, crc=crc), served(path))
+    return found
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_of_the_record_around_forged_ones(
+    stores: dict, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """Whatever field is hit: no forged record is served, and all that is served was put; other records stay."""
+    counts = {crc: tally("S28", "with record CRC" if crc else "without") for crc in (True, False)}
+    for seed in seeds(400, 4000):
+        rng, path = random.Random(seed), tmp_path / f"{seed}"
+        where, afterwards, crc = rng.choice(WHERE), AFTERWARDS[seed % 3], bool(seed % 2)
+        origin, begin, size, wanted = stores[where, crc]
+        fields = {**LENGTHS, "topic length": (HEAD + size, 1), "properties length": (HEAD + size + 2, 2)}
+        name = rng.choice(sorted(fields))
+        at, width = fields[name]
+        byte, bit = at + rng.randrange(width), rng.randrange(8)
+        context = f"seed {seed}, {where}, {afterwards}, record CRC {crc}, {name}, byte {byte}, bit {bit}"
+        shutil.copytree(origin, path)
+        file = path / "commitlog" / f"{begin - begin % FILE_SIZE:020d}"
+        flip(file, begin % FILE_SIZE + byte, 1 << bit)
+        verify_store(path, CONFIG)
+        code = go_on(path, afterwards)
+        found = served(path)
+        others = {place: body for place, body in wanted.items() if place != ("t", 1, 0)}
+        assert {place: body for place, body in found.items() if place != ("t", 1, 0)} == others, context
+        assert found.get(("t", 1, 0)) in (None, wanted["t", 1, 0]), context
+        assert code == 3 or ("t", 1, 0) in found, context
+        counts[crc].trial(None, context)
+        shutil.rmtree(path)
+
+
+@pytest.mark.slow
+def test_zeros_over_the_head_of_the_record_around_forged_ones(
+    stores: dict, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """Nothing of its fields is left: what nothing else proves is quarantined, and no forged record is served."""
+    counts = tally("S28", "head zeroed")
+    for seed in seeds(60, 400):
+        rng, path = random.Random(seed), tmp_path / f"{seed}"
+        where, afterwards, crc = rng.choice(WHERE[:2]), AFTERWARDS[seed % 3], bool(seed % 2)
+        origin, begin, _, wanted = stores[where, crc]
+        context = f"seed {seed}, {where}, {afterwards}, record CRC {crc}"
+        shutil.copytree(origin, path)
+        with (path / "commitlog" / f"{begin - begin % FILE_SIZE:020d}").open("r+b") as file:
+            file.seek(begin % FILE_SIZE)
+            file.write(bytes(rng.randrange(HEAD, HEAD + 600)))
+        verify_store(path, CONFIG)
+        code = go_on(path, afterwards)
+        found = served(path)
+        assert code == 3, context
+        assert found.items() <= wanted.items(), context
+        if crc:
+            assert wanted.items() - found.items() == {(("t", 1, 0), wanted["t", 1, 0])}, context
+        counts.trial(None, context)
+        shutil.rmtree(path)
