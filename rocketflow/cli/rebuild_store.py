@@ -22,12 +22,14 @@ def request_of(
     topics: Sequence[str],
     queue: int | None,
     places: tuple[str | None, str | None, str | None] = (None, None, None),
+    profile: str | None = None,
     *,
     dry_run: bool,
     force: bool,
     wait: bool,
 ) -> RebuildRequest:
     """The request; `places` are log, target and scratch. typer.BadParameter where options do not go together."""
+    from rocketflow_store.format.derived_profile import PROFILES
     from rocketflow_store.rebuild.result import RebuildRequest
 
     if only not in (None, "consumequeue", "index"):
@@ -38,7 +40,11 @@ def request_of(
         raise typer.BadParameter("--queue needs --topic")
     if queue is not None and queue < 0:
         raise typer.BadParameter(f"--queue {queue}: queues are numbered from 0")
-    return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait, *places)
+    if profile not in (None, *PROFILES):
+        raise typer.BadParameter(f"--profile {profile!r}: {' or '.join(PROFILES)}")
+    if profile is not None and (only == "consumequeue" or topics):
+        raise typer.BadParameter("--profile converts the index; leave out --only consumequeue, --topic and --queue")
+    return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait, *places, profile)
 
 
 def summary(result: RebuildResult) -> list[str]:

@@ -94,6 +94,11 @@ def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption =
     for one in log["paths"] if len(log["paths"]) > 1 else []:
         print(f"           in {one}")
     print(f"index      {index['entries']} entries in {index['files']} files")
+    print(f"profile    {found['profile']} (derived files as RocketMQ {found['profile']} writes them)")
+    about = "" if index["tagStretchesExact"] else " (found by samples)"
+    for one in index["tagStretches"]:
+        having = "with" if one["tagEntries"] else "without"
+        print(f"           [{one['beginOffset']}, {one['endOffset']})  {having} index entries for TAGS{about}")
     for key in idle:
         print(f"setting    {key} has no effect in RocketFlow")
     if not found["topics"]:
@@ -196,8 +201,9 @@ def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: i
 @store_app.command()
 def find(
     path: PathArgument,
-    topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key or --tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b': the newest ones.")] = None,
     begin: Annotated[int, typer.Option("--begin", help="Store time from, ms.")] = 0,
     end: Annotated[int, typer.Option("--end", help="Store time to, ms.")] = _MAX_INT64,
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 32,
@@ -208,17 +214,22 @@ def find(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Messages by key, id or place. Example: rocketflow store find /data/store --topic orders --key o-1"""
-    given = [one is not None for one in (key, msg_id, uniq_key, physical_offset)]
+    """Messages by key, TAGS, id or place. Example: rocketflow store find /data/store --topic orders --key o-1"""
+    given = [one is not None for one in (key, tags, msg_id, uniq_key, physical_offset)]
     if sum(given) != 1:
-        raise typer.BadParameter("give one of --key (with --topic), --msg-id, --uniq-key, --physical-offset")
-    if key is not None and topic is None:
-        raise typer.BadParameter("--key needs --topic")
+        raise typer.BadParameter("give one of --key or --tags (with --topic), --msg-id, --uniq-key, --physical-offset")
+    if topic is None and (key is not None or tags is not None):
+        raise typer.BadParameter("--key needs --topic" if tags is None else "--tags needs --topic")
     with _reader(path, config) as reader:
         found: list[MessageExt] = []
         left_out = LeftOut()
         if key is not None and topic is not None:
             found = reader.query_message(topic, key, most, begin, end, left_out.skipped)
+        elif tags is not None and topic is not None:
+            by_tags = reader.query_by_tags(topic, tags, most, begin, end)
+            found = by_tags.messages
+            if not by_tags.complete:
+                _warn_of_tags(reader, as_json)
         elif uniq_key is not None:
             for one in [topic] if topic is not None else reader.topics():
                 some = reader.query_message(one, uniq_key, most, begin, end, left_out.skipped)
@@ -249,6 +260,17 @@ def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
     what = f"only records at physical offsets {begin} to {end}" if begin < end else "no record"
     log = f"{reader.min_phy_offset} to {reader.max_phy_offset}"
     print(f"note: the index is sure to cover {what} of {log}; messages may be missing", file=sys.stderr)
+
+
+def _warn_of_tags(reader: StoreReader, as_json: bool) -> None:
+    """Say on stderr that neither index nor queues are sure to name every message with the tags."""
+    covered = reader.tag_coverage()
+    if as_json:
+        told = {"indexComplete": False, "indexedFrom": covered.begin_phy_offset, "indexedTo": covered.end_phy_offset}
+        print(json.dumps(told), file=sys.stderr)
+        return
+    why = "the last stop was not orderly" if reader.state == "unclean" else "records or queue units cannot be read"
+    print(f"note: messages may be missing: {why}; see `rocketflow store verify`", file=sys.stderr)
 
 
 def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) -> bool:
@@ -435,6 +457,10 @@ def rebuild(
     scratch: Annotated[
         str | None, typer.Option("--scratch", metavar="DIR", help="Where a remote target's files are made first.")
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="5.3|5.5", help="Convert to the derived files of this RocketMQ version."),
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -450,7 +476,9 @@ def rebuild(
 
     if engine not in ("local", "spark"):
         raise typer.BadParameter(f"--engine {engine!r}: local or spark")
-    request = request_of(only, topic or [], queue, (log, target, scratch), dry_run=dry_run, force=force, wait=wait)
+    request = request_of(
+        only, topic or [], queue, (log, target, scratch), profile, dry_run=dry_run, force=force, wait=wait
+    )
     with contextlib.ExitStack() as bar:
 
         def begin() -> Any:

@@ -15,7 +15,7 @@ def store_info(reader: StoreReader) -> dict[str, Any]:
     for (topic, queue_id), (low, high) in sorted(snapshot.queues.items()):
         topics.setdefault(topic, []).append({"queueId": queue_id, "minOffset": low, "maxOffset": high})
     indexes = reader.index.files
-    checkpoint = reader.checkpoint
+    checkpoint, stretches = reader.checkpoint, reader.tag_stretches()
     return {
         "path": str(reader.path),
         "state": reader.state,
@@ -32,11 +32,22 @@ def store_info(reader: StoreReader) -> dict[str, Any]:
             "entries": sum(one.entries for one in indexes),
             "beginTimestamp": indexes[0].header.begin_timestamp if indexes else 0,
             "endTimestamp": indexes[-1].header.end_timestamp if indexes else 0,
+            "tagStretches": [
+                {
+                    "beginOffset": one.begin_phy_offset,
+                    "endOffset": one.end_phy_offset,
+                    "tagEntries": one.tag_entries,
+                }
+                for one in stretches.stretches
+            ],
+            "tagStretchesExact": stretches.exact,
         },
+        "profile": reader.profile,
         "consumerOffsets": [str(one) for one in reader.paths.consumer_offsets if one.exists()],
         "checkpoint": {
             "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
             "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
             "indexMsgTimestamp": checkpoint.index_msg_timestamp,
+            "logicsPhysicalOffset": checkpoint.logics_physical_offset,
         },
     }

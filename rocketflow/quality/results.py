@@ -16,6 +16,7 @@ import pyarrow as pa
 from rocketflow.errors import UsageError
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import EncodedChunk
+from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import index_entries
 from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import encode_properties
@@ -70,9 +71,13 @@ def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, p
         topic_codes=codes,
         queue_ids=np.zeros(1, np.int32),
         tags_codes=np.array([string_hash(tag)], np.int64),
-        entries=index_entries([RESULT_TOPIC], codes, pa.array([uniq_key], pa.binary()), pa.array([keys], pa.binary())),
+        entries=index_entries([RESULT_TOPIC], codes, _column(uniq_key), _column(keys), string_hashes(_column(tag))),
         property_crc=property_crc,
     )
+
+
+def _column(text: str) -> pa.Array:
+    return pa.array([text], pa.binary())
 
 
 def read_results(store: str, topic: str | None = None, most: int | None = None) -> list[BatchResult]:

@@ -16,6 +16,7 @@ from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.remote import is_uri
+from rocketflow_store.format.derived_profile import PROFILES
 from rocketflow_store.rebuild.places import check_target_given
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
 
@@ -51,6 +52,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
     parser.add_argument("--only", choices=("consumequeue", "index"), help="only one of them")
     parser.add_argument("--topic", action="append", default=[], metavar="T", help="only queues of this topic")
     parser.add_argument("--queue", type=int, metavar="N", help="only this queue of the topics")
+    parser.add_argument("--profile", choices=PROFILES, help="convert to the derived files of this RocketMQ version")
     parser.add_argument("--dry-run", action="store_true", help="say what would be made")
     parser.add_argument("--force", action="store_true", help="go on where CommitLog files are missing")
     parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store")
@@ -65,6 +67,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
         parser.error("--only index is of all topics; leave out --topic and --queue")
     if given.queue is not None and not given.topic:
         parser.error("--queue needs --topic")
+    if given.profile is not None and (given.only == "consumequeue" or given.topic):
+        parser.error("--profile converts the index; leave out --only consumequeue, --topic and --queue")
     request = RebuildRequest(
         given.only,
         frozenset(given.topic),
@@ -75,6 +79,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
         given.log,
         given.target,
         given.scratch,
+        given.profile,
     )
     return RebuildJob(given.store, request, given.config)
 

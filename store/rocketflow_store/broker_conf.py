@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OWN_PREFIX: Final = "rocketflow."
 ENVIRONMENT_PREFIX: Final = "ROCKETFLOW_"
-OWN_KEYS: Final = frozenset({f"{OWN_PREFIX}directIO"})
+OWN_KEYS: Final = frozenset({f"{OWN_PREFIX}directIO", f"{OWN_PREFIX}profile"})
 """Settings of RocketFlow alone that a file or the environment can give."""
 KNOWN_KEYS: Final = frozenset({*BOOLEAN_KEYS, *INT_KEYS, *LONG_KEYS, *FLOAT_KEYS, *TEXT_KEYS, *CHOICE_KEYS})
 

@@ -14,6 +14,7 @@ from rocketflow_store.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.derived_profile import PROFILE_55, PROFILES
 from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.layout.file_sizes import detect_sizes
@@ -199,6 +200,11 @@ class StorePaths:
         return self.index.with_name(f"{self.index.name}.new") if elsewhere else self.allocating / "index"
 
     @property
+    def rocksdb_store(self) -> Path:
+        """RocketMQ's database of index, timer and transactions; since 5.4.0 there is an empty one."""
+        return self.root / "rocksdbstore"
+
+    @property
     def quarantine(self) -> Path:
         return self.root / "quarantine"
 
@@ -252,6 +258,9 @@ class StoreConfig:
     """Whether every record ends with a CRC of itself (a broker before 5.2 cannot read that). None leaves it to the
     store: one that was made by this version has it on, one that another writer made has not."""
     check_crc_on_recover: bool = True
+    profile: str = ""
+    """The RocketMQ version whose derived files the store has, "5.3" or "5.5" (no key of RocketMQ). Empty leaves it to
+    the store: what was recorded or is found there, "5.5" for a new one."""
     store_host: str = "127.0.0.1:10911"
     broker_name: str = "broker-a"
     default_topic_queue_nums: int = 8
@@ -338,6 +347,8 @@ class StoreConfig:
             raise StoreConfigError("flushDiskType", self.flush_disk_type, why) from error
         if self.broker_role not in _BROKER_ROLES:
             raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(_BROKER_ROLES)}")
+        if self.profile not in ("", *PROFILES):
+            raise StoreConfigError("rocketflow.profile", self.profile, f"must be one of {', '.join(PROFILES)}")
         if self.timer_precision_ms not in (100, 200, 500, 1_000):
             raise StoreConfigError("timerPrecisionMs", self.timer_precision_ms, "must be 100, 200, 500 or 1000")
         if self.mapped_file_size_consume_queue % UNIT_SIZE:
@@ -368,6 +379,11 @@ class StoreConfig:
     def append_prop_crc(self) -> bool:
         """`enabled_append_prop_crc` where it is decided."""
         return self.enabled_append_prop_crc is True
+
+    @property
+    def tag_entries(self) -> bool:
+        """Whether the index names the TAGS of messages; once the profile is decided."""
+        return self.profile == PROFILE_55
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

@@ -244,6 +244,7 @@ def _checkpoint(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         "indexMsgTimestamp": fields.index_msg_timestamp,
         "masterFlushedOffset": fields.master_flushed_offset,
         "confirmPhyOffset": fields.confirm_phy_offset,
+        "logicsPhysicalOffset": fields.logics_physical_offset,
     }
 
 

@@ -45,6 +45,16 @@ def string_hash(text: str) -> int:
     return wrap_int32(value)
 
 
+TAG_KEY_PREFIX: Final = "T#"
+"""Index keys of TAGS begin with it: `topic#T#tags` (RocketMQ 5.4.0, IndexService.buildIndex)."""
+
+
+@lru_cache(maxsize=4096)
+def tag_index_hash(topic: str, tags: str) -> int:
+    """Return the key hash of the index entry that RocketMQ 5.4 writes for a message's TAGS."""
+    return index_hash(topic, TAG_KEY_PREFIX + tags)
+
+
 def index_hash(topic: str, key: str) -> int:
     """Key hash of an index entry, in [0, 2**31)."""
     tail = key[-_TAIL:]

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.layout.tag_entries import TagEntries
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.message import Message, MessageBatch, MessageExt
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.skipped import SkippedMessages
+    from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.store_opening import StoreParts
 
@@ -233,8 +235,16 @@ class MessageStore:
             self.max_phy_offset,
             began=self.recovery.truncated_to,
             record_crc=self._dispatch.confirm_file.gives_record_crc,
+            tag_entries=self._tag_entries(),
         )
         return True
+
+    def _tag_entries(self) -> TagEntries:
+        """Return where the index names the TAGS of every record."""
+        parts = self._parts
+        if not parts.indexes_tags:
+            return parts.tag_entries
+        return parts.tag_entries.extended(self.recovery.truncated_to, self.max_phy_offset)
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it.
@@ -506,6 +516,11 @@ class MessageStore:
         """Physical offset behind the last record (that is committed, with a TransientStorePool)."""
         return self._commit_log.committed_offset
 
+    @property
+    def state(self) -> str:
+        """Return "running": this store is open."""
+        return "running"
+
     def topics(self) -> list[str]:
         """Topics that have a queue."""
         return sorted({topic for topic, _ in self._queue_names()})
@@ -578,15 +593,27 @@ class MessageStore:
     def query_message(
         self,
         topic: str,
-        key: str,
+        key: str | None = None,
         max_count: int = 32,
         begin: int = 0,
         end: int = (1 << 63) - 1,
         on_skip: Callable[[SkippedMessages], None] | None = None,
+        *,
+        tags: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key`, through the index; `on_skip` is called for each that cannot be given out."""
+        """Return messages of `topic` with `key`, through the index, or those that match the expression `tags`.
+
+        `on_skip` is called for each that cannot be given out.
+        """
         self._check_open()
-        return self._queries.query_message(topic, key, max_count, begin, end, on_skip)
+        return self._queries.query_message(topic, key, max_count, begin, end, on_skip, tags=tags)
+
+    def query_by_tags(
+        self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+    ) -> TagQueryResult:
+        """Return the newest messages that match a tag expression: see `StoreQueries.query_by_tags`."""
+        self._check_open()
+        return self._queries.query_by_tags(topic, tags, max_count, begin, end)
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message of `topic` with this offset message id or UNIQ_KEY."""

@@ -102,7 +102,11 @@ _RELATED_KEYS: Final = frozenset({"storePathRootDir", "brokerIP1", "listenPort"}
 _KEYLESS_FIELDS: Final = frozenset({"clock", "without_effect"})
 _IDLE_FIELDS: Final = frozenset({"use_reentrant_lock_when_put_message"})
 """Settings that are kept as they are given, and change nothing here."""
-_ODD_KEYS: Final = {"enabled_append_prop_crc": "enabledAppendPropCRC", "direct_io": f"{OWN_PREFIX}directIO"}
+_ODD_KEYS: Final = {
+    "enabled_append_prop_crc": "enabledAppendPropCRC",
+    "direct_io": f"{OWN_PREFIX}directIO",
+    "profile": f"{OWN_PREFIX}profile",
+}
 """Keys that follow no rule: RocketMQ's, and RocketFlow's own."""
 _PRECISIONS_MS: Final = (100, 200, 500, 1_000)
 _WHEEL_SLOTS: Final = 7 * 86_400

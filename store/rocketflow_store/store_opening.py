@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import events
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.sync_together import sync_together
-from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_meta import StoreMeta
+from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
@@ -27,10 +28,12 @@ from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.queues.side_queues import SideQueues
+from rocketflow_store.recovery.derived_profile import detect_profile
 from rocketflow_store.recovery.derived_state import (
     LostState,
     believable,
     fitted_config,
+    known_tag_entries,
     leave_stop_record,
     look_at_derived,
 )
@@ -77,6 +80,15 @@ class StoreParts:
     buffered: BufferedFiles | None
     flush: GroupFlush
     offsets: QueueOffsets
+    dispatched_phy_offset: int = 0
+    """Physical offset of the last record that has a ConsumeQueue unit; 0 without any."""
+    tag_entries: TagEntries = field(default_factory=TagEntries)
+    """Where the index names the TAGS of every record, as of the open."""
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Whether what is dispatched gets index entries for its TAGS."""
+        return self.config.tag_entries and self.config.message_index_enable
 
     @property
     def sync_flush(self) -> bool:
@@ -118,7 +130,9 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     config = fitted_config(paths, config)
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)
-    meta = StoreMeta.load_or_create(paths, config)
+    meta = StoreMeta.load_or_create(paths, config, lambda: detect_profile(paths, config))
+    known_tags = known_tag_entries(paths)
+    config = replace(config, profile=meta.profile)
     if config.enabled_append_prop_crc is None:
         config = replace(config, enabled_append_prop_crc=meta.append_prop_crc)
     for directory in (*directories.writable, paths.rocketflow, paths.config):
@@ -151,7 +165,8 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     for key in lost.all_batch_queues:
         batch_queues.add(*key)
     side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
-    dispatcher = Dispatcher(queues, index if config.message_index_enable else None, side)
+    indexed = index if config.message_index_enable else None
+    dispatcher = Dispatcher(queues, indexed, side, tag_entries=config.tag_entries)
     checkpoint = _read_checkpoint(paths)
     recovery = _recover(paths, config, files, log, queues, batch_queues, index, dispatcher, checkpoint, lost)
     clamp_positions(paths, config_files, queues, batch_queues)
@@ -159,8 +174,13 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     if config.transient_store_pool_used:
         pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
         buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
-    store_timestamp = max(_last_store_timestamp(queues, batch_queues, log), recovery.newest_timestamp)
+    dispatched_timestamp, dispatched_phy_offset = _last_dispatched(queues, batch_queues, log)
+    store_timestamp = max(dispatched_timestamp, recovery.newest_timestamp)
     believable(checkpoint, store_timestamp, recovery.truncated_to)
+    _note_queues(paths, config, checkpoint, dispatched_phy_offset, recovery.truncated_to)
+    tags = known_tags
+    if config.tag_entries and config.message_index_enable:
+        tags = tags.extended(recovery.indexed_from, recovery.truncated_to)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
     return StoreParts(
         paths=paths,
@@ -182,6 +202,8 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
         commit_log=commit_log,
         buffered=buffered,
         flush=GroupFlush(commit_log, paths.root),
+        dispatched_phy_offset=dispatched_phy_offset,
+        tag_entries=tags,
         offsets=QueueOffsets(
             lambda topic, queue_id: (batch_queues if side.is_batch_cq(topic) else queues).end(topic, queue_id)
         ),
@@ -244,6 +266,7 @@ def _recover(
         why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
         gone = confirmed.confirm_offset - end.offset
         events.tell(events.LOST, paths.root, paths.commit_log, why, offset=end.offset, count=gone)
+    indexed_from = max(start, index.next_phy_offset)
     dispatched = recovery.dispatch(start, end.offset, dispatcher)
     shrunk = recovery.keep_ends(lost, end.offset)
     if abort_found or dispatched or shrunk:
@@ -275,6 +298,7 @@ def _recover(
         lost.names,
         max(recovery.newest_timestamp, told if end.offset >= known_end else 0),
         told,
+        indexed_from,
     )
 
 
@@ -288,7 +312,24 @@ def _told_timestamp(
     return told
 
 
-def _last_store_timestamp(queues: FileQueueTable, batch_queues: BatchQueueTable, log: CommitLogView) -> int:
-    """Store time of the newest message of any queue: later ones must not fall behind it."""
-    times = [log.store_timestamps(one.last_units()).max(initial=0) for one in (queues, batch_queues)]
-    return int(max(times))
+def _last_dispatched(queues: FileQueueTable, batch_queues: BatchQueueTable, log: CommitLogView) -> tuple[int, int]:
+    """Return the store time (ms) and the physical offset of the newest message of any queue; zeros without any.
+
+    Later ones must not fall behind that time.
+    """
+    newest = newest_offset = 0
+    for units in (queues.last_units(), batch_queues.last_units()):
+        times = log.store_timestamps(units)  # -1: there is no such record
+        newest = max(newest, int(times.max(initial=0)))
+        newest_offset = max(newest_offset, int(units["phy_offset"][times >= 0].max(initial=0)))
+    return newest, newest_offset
+
+
+def _note_queues(
+    paths: StorePaths, config: StoreConfig, checkpoint: CheckpointFields, phy_offset: int, log_end: int
+) -> None:
+    """Correct in the checkpoint how far queues are durable: a broker that comes after a kill would begin there."""
+    wanted = logics_physical_offset(phy_offset, log_end) if config.tag_entries else 0
+    if checkpoint.logics_physical_offset != wanted:
+        checkpoint.logics_physical_offset = wanted
+        os_files.write_atomically(paths.checkpoint, checkpoint.encode())

@@ -19,6 +19,7 @@ from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.index.index_service import IndexService
+from rocketflow_store.index.tag_stretches import TagJudge, TagStretches
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
@@ -28,6 +29,8 @@ from rocketflow_store.queues.first_kept import first_place
 from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
+from rocketflow_store.reading.tag_query import tag_coverage
+from rocketflow_store.recovery.derived_profile import profile_of
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.results import StoreSnapshot
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.offset_by_time import OffsetByTime
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.skipped import SkippedMessages
+    from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 
 
@@ -393,6 +397,26 @@ class StoreReader:
         """Whether the index names every key of every record in the log."""
         return self.index_coverage().complete
 
+    def tag_coverage(self) -> IndexCoverage:
+        """Return the newest part of the log in which the index names every message's TAGS."""
+        end = self.max_phy_offset
+        if self.state == "unclean":
+            return IndexCoverage(end, end, complete=self.min_phy_offset >= end)
+        return tag_coverage(self.paths, self.index, self._log, end)
+
+    @property
+    def profile(self) -> str:
+        """The RocketMQ version whose derived files the store has, "5.3" or "5.5", as recorded or found in its files."""
+        return profile_of(self.paths, self.config)
+
+    def tag_stretches(self) -> TagStretches:
+        """Return where messages with TAGS have an index entry for them, and where they have none."""
+        floor, end = self.min_phy_offset, self.max_phy_offset
+        self.index.refresh()
+        for one in self.index.files:
+            one.reload()
+        return TagJudge(self.index.files, self._log).stretches(floor, end)
+
     def read_units(
         self, topic: str, queue_id: int, start: int, end: int, on_missing: str = "error"
     ) -> npt.NDArray[np.void]:
@@ -444,14 +468,25 @@ class StoreReader:
     def query_message(
         self,
         topic: str,
-        key: str,
+        key: str | None = None,
         max_count: int = 32,
         begin: int = 0,
         end: int = (1 << 63) - 1,
         on_skip: Callable[[SkippedMessages], None] | None = None,
+        *,
+        tags: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key`, through the index; `on_skip` is called for each that cannot be given out."""
-        return self._queries.query_message(topic, key, max_count, begin, end, on_skip)
+        """Return messages of `topic` with `key`, through the index, or those that match the expression `tags`.
+
+        `on_skip` is called for each that cannot be given out.
+        """
+        return self._queries.query_message(topic, key, max_count, begin, end, on_skip, tags=tags)
+
+    def query_by_tags(
+        self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
+    ) -> TagQueryResult:
+        """Return the newest messages that match a tag expression: see `StoreQueries.query_by_tags`."""
+        return self._queries.query_by_tags(topic, tags, max_count, begin, end)
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message of `topic` with this offset message id or UNIQ_KEY."""

@@ -24,7 +24,14 @@ FIELDS = (
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [("basic-53", "5.3.3"), ("features-53", "5.3.3"), ("basic-49", "4.9.7"), ("basic-49", "5.3.3")],
+    [
+        ("basic-53", "5.3.3"),
+        ("features-53", "5.3.3"),
+        ("basic-55", "5.5.0"),
+        ("features-55", "5.5.0"),
+        ("basic-49", "4.9.7"),
+        ("basic-49", "5.3.3"),
+    ],
 )
 def test_the_judge_reads_apaches_own(
     name: str, version: str, golden_store: Callable[..., Path], tmp_path: Path

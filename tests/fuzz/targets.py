@@ -565,7 +565,7 @@ def store_meta(data: bytes) -> None:
     placed("s/rocketflow/store.meta", data)
     if not data:
         paths.meta.unlink()
-    StoreMeta.load_or_create(paths, CONFIG.fitted_to(paths))
+    StoreMeta.load_or_create(paths, CONFIG.fitted_to(paths), lambda: "5.5")
 
 
 def store_meta_seeds() -> list[bytes]:

@@ -855,4 +855,32 @@ BUGS: Final = (
         [Change("not self._has_units(key, there[key], end, log)", "not self._has_units(key, there[key], 0, log)")],
         [f"{STORE}/test_promised_queues.py"],
     ),
+    Bug(
+        "tags-not-dispatched",
+        "dispatch writes no index entries for TAGS, whatever the profile",
+        [
+            Change(
+                "entries = rows.entries if self._tag_entries else rows.entries.without_tags()",
+                "entries = rows.entries.without_tags()",
+            )
+        ],
+        [f"{STORE}/test_derived_profile.py"],
+    ),
+    Bug(
+        "every-tag-must-be-indexed",
+        "a message that an older broker stored without an index entry for its TAGS is reported as damage",
+        [Change("        must = ~entries.of_tag\n", "        must = np.ones(len(entries.of_tag), bool)\n")],
+        [f"{STORE}/test_derived_profile.py"],
+    ),
+    Bug(
+        "queues-not-in-the-checkpoint",
+        "a flush leaves the checkpoint's offset of the queues as it was",
+        [
+            Change(
+                "            self._checkpoint.logics_physical_offset = logics_physical_offset(phy_offset, end)\n",
+                "            pass\n",
+            )
+        ],
+        [f"{STORE}/test_derived_profile.py"],
+    ),
 )

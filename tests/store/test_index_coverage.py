@@ -60,7 +60,9 @@ def index_files(path: Path) -> list[Path]:
     return sorted((path / "index").iterdir())
 
 
-@pytest.mark.parametrize("name", ["basic-49", "basic-53", "expired-53", "features-53", "propcrc-53"])
+@pytest.mark.parametrize(
+    "name", ["basic-49", "basic-53", "basic-55", "features-55", "expired-53", "features-53", "propcrc-53"]
+)
 def test_an_index_of_apache_covers_its_log(name: str, golden_store: Callable[..., Path]) -> None:
     with StoreReader(golden_store(name)) as reader:
         assert reader.index_coverage() == IndexCoverage(reader.min_phy_offset, reader.max_phy_offset, complete=True)

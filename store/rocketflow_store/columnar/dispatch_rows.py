@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.columnar.index_entries import Hashes
     from rocketflow_store.columnar.properties import PropertySegments
 
     Ints = npt.NDArray[np.int64]
@@ -73,6 +74,7 @@ class DispatchRow(NamedTuple):
     store_timestamp: int
     uniq_key: str
     keys: str
+    tags: str
     indexed: bool = True
     batch_num: int = 1
     """Messages in the record: more than 1 in an inner batch."""
@@ -92,6 +94,7 @@ def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
         np.array([topic_codes[topic] for topic in topic_of], np.int32),
         _strings(columns.uniq_key),
         _strings(columns.keys),
+        string_hashes(_strings(columns.tags)),
     )
     return DispatchRows(
         phy_offsets=np.array(columns.phy_offset, np.int64),
@@ -124,7 +127,8 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
     queue_of[(kinds != 0) & (kinds != TRANSACTION_COMMIT)] = -1
     queue_of[~_may_have_a_queue(topics)[topic_of] | (queue_ids < 0)] = -1
     store_timestamps = records.after_born_host(">i8", 56).astype(np.int64)
-    tags_codes = tags_codes_of(segments.column(PROPERTY_TAGS))
+    tags = string_hashes(segments.column(PROPERTY_TAGS))
+    tags_codes = tags_codes_of(tags)
     if SCHEDULE_TOPIC in topics:
         scheduled = topic_of == topics.index(SCHEDULE_TOPIC)
         texts, text_of = _codes(segments.column(PROPERTY_DELAY).fill_null(""))
@@ -133,7 +137,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
             if delay_ms is not None:
                 rows = scheduled & (text_of == code)
                 tags_codes[rows] = store_timestamps[rows] + delay_ms
-    entries = index_entries(topics, topic_of, segments.column(PROPERTY_UNIQ_KEY), segments.column(PROPERTY_KEYS))
+    entries = index_entries(topics, topic_of, segments.column(PROPERTY_UNIQ_KEY), segments.column(PROPERTY_KEYS), tags)
     return DispatchRows(
         phy_offsets=records.positions + file_from_offset,
         sizes=records.sizes,
@@ -197,10 +201,9 @@ def _delay_ms(delay: str | None, delay_levels_ms: Sequence[int]) -> int | None:
     return None if level <= 0 else delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
 
 
-def tags_codes_of(tags: pa.Array) -> Ints:
-    """Java hashes of a tag column, 0 for null."""
-    hashes, _ = string_hashes(tags)
-    return hashes.view(np.int32).astype(np.int64)
+def tags_codes_of(tags: Hashes) -> Ints:
+    """Return the tags codes of TAGS with these hashes, 0 for none."""
+    return tags[0].view(np.int32).astype(np.int64)
 
 
 def _may_have_a_queue(topics: Sequence[str]) -> npt.NDArray[np.bool_]:

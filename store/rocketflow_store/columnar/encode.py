@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
 from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.crc import crc32_column
-from rocketflow_store.columnar.dispatch_rows import DispatchRows
+from rocketflow_store.columnar.dispatch_rows import DispatchRows, tags_codes_of
 from rocketflow_store.columnar.gather import constant_string, int_array, with_validity
 from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.columnar.index_entries import Hashes
     from rocketflow_store.config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
@@ -281,7 +282,7 @@ class BatchEncoder:
             pieces.append(fixed_width(np.zeros((count, reserved), np.uint8)))
         records = join(*pieces)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
-        hashes = None
+        tags, hashes = columns.tag_hashes(), None
         if self._row_hashes:
             hashes = _row_hashes(columns, crcs)
         return EncodedChunk(
@@ -291,8 +292,8 @@ class BatchEncoder:
             topics=topics,
             topic_codes=codes,
             queue_ids=queue_ids,
-            tags_codes=columns.tags_codes(),
-            entries=self._entries(topics, codes, uniq_keys, columns),
+            tags_codes=tags_codes_of(tags),
+            entries=self._entries(topics, codes, uniq_keys, columns, tags),
             delay_levels=levels,
             delay_levels_ms=self._config.delay_levels_ms,
             row_hashes=hashes,
@@ -301,11 +302,11 @@ class BatchEncoder:
         )
 
     def _entries(
-        self, topics: list[str], codes: npt.NDArray[np.int32], uniq_keys: pa.Array, columns: _Columns
+        self, topics: list[str], codes: npt.NDArray[np.int32], uniq_keys: pa.Array, columns: _Columns, tags: Hashes
     ) -> IndexEntries:
         if not self._config.message_index_enable:
-            return IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp))
-        return index_entries(topics, codes, uniq_keys, columns.effective_keys())
+            return IndexEntries.none()
+        return index_entries(topics, codes, uniq_keys, columns.effective_keys(), tags)
 
     def _heads(
         self,
@@ -606,10 +607,9 @@ class _Columns:
         """KEYS of every row as it will be stored."""
         return self._effective(self.keys, EntryKind.KEYS)
 
-    def tags_codes(self) -> Ints:
-        """Java hash of TAGS as it will be stored, 0 without."""
-        hashes, _ = string_hashes(self._effective(self.tags, EntryKind.TAGS))
-        return hashes.view(np.int32).astype(np.int64)
+    def tag_hashes(self) -> Hashes:
+        """Return the Java hashes and the lengths of the TAGS as they will be stored."""
+        return string_hashes(self._effective(self.tags, EntryKind.TAGS))
 
     def _effective(self, column: pa.Array | None, kind: EntryKind) -> pa.Array:
         there = self._in_map(kind)

@@ -28,6 +28,7 @@ from rocketflow_store.columnar.arrays import binary_array, bool_array, fixed_wid
 from rocketflow_store.columnar.dispatch_rows import tags_codes_of
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import gather, windows_at
+from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import with_room
 from rocketflow_store.columnar.properties import split_properties
@@ -121,9 +122,9 @@ def reput(
     magic = np.array([MAGIC_V1 if len(one) <= MAX_V1_TOPIC_SIZE + 1 else MAGIC_V2 for one in topic_parts], np.int64)
     data = _patched(encoded, records, starts, sizes, magic[topic_of], queue_ids, reconsume_times)
     keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
-    entries = IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp))
+    tags, entries = string_hashes(segments.column(PROPERTY_TAGS)), IndexEntries.none()
     if config.message_index_enable:
-        entries = index_entries(topics, topic_of, uniq_keys, keys)
+        entries = index_entries(topics, topic_of, uniq_keys, keys, tags)
     return EncodedChunk(
         data=data,
         starts=starts,
@@ -131,7 +132,7 @@ def reput(
         topics=list(topics),
         topic_codes=topic_of,
         queue_ids=queue_ids,
-        tags_codes=tags_codes_of(segments.column(PROPERTY_TAGS)),
+        tags_codes=tags_codes_of(tags),
         entries=entries,
         delay_levels=_delay_levels(topics, topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,

@@ -172,6 +172,8 @@ class VerifyResult:
     """Physical offset up to which the log was looked at."""
     index_damaged: bool = False
     max_store_timestamp: int = 0
+    dispatched_phy_offset: int = 0
+    """Physical offset of the last sound record that has a ConsumeQueue unit."""
 
     @property
     def clean(self) -> bool:

@@ -25,8 +25,9 @@ from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.format.checkpoint_layout import CheckpointFields
+from rocketflow_store.format.checkpoint_layout import CheckpointFields, logics_physical_offset
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.format.record import encode_blank
 from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
@@ -36,6 +37,7 @@ from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import FORMAT_VERSION, refuse_another_version
+from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
@@ -43,6 +45,7 @@ from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
@@ -288,6 +291,7 @@ class _Apply:
         self._config = (config or StoreConfig()).fitted_to(paths)
         self._quarantine = Quarantine(self._paths)
         self._damage = sorted((one.phy_offset, one.end) for one in found.damage)
+        self._profile = profile_to_write(paths, self._config)
 
     def run(self) -> None:
         plan = self._plan
@@ -358,17 +362,17 @@ class _Apply:
             os_files.close_file(fd)
         self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
 
-    def _forget_stop(self) -> None:
+    def _forget_stop(self, *, same_index: bool) -> None:
         """The files of queues and index will not be those of the last orderly stop."""
         record = StopRecord.load(self._paths)
         if record is not None:
-            record.without_files().write(self._paths)
+            record.without_files(same_index=same_index).write(self._paths)
 
     # -- queues
 
     def _queues(self) -> None:
         """Put the units of every record of the damaged queues; empty slots get one that names the damage."""
-        self._forget_stop()
+        self._forget_stop(same_index=True)
         paths, wanted = self._paths, set(self._plan.queues)
         for name in self._plan.queue_files:
             if Path(name).is_file():
@@ -438,13 +442,14 @@ class _Apply:
 
     def _index(self) -> None:
         """A new index beside the old one, then one takes the other's place."""
-        self._forget_stop()
+        self._forget_stop(same_index=False)
         paths, config = self._paths, self._config
         staged = paths.staged_index
         _remove_tree(staged)
         service = IndexService(staged, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
         table = FileQueueTable(staged / "no-queues", config.mapped_file_size_consume_queue, None, write=True)  # type: ignore[arg-type]
-        dispatcher = Dispatcher(table, service)
+        tag_entries = self._profile == PROFILE_55
+        dispatcher = Dispatcher(table, service, tag_entries=tag_entries)
         for rows in self._rows():
             rows.queue_of[:] = -1
             dispatcher.dispatch(rows)
@@ -460,6 +465,17 @@ class _Apply:
         os_files.sync_directory(paths.index)
         os_files.sync_directory(paths.root)
         _remove_tree(staged)
+        self._note_tags(tag_entries=tag_entries)
+
+    def _note_tags(self, *, tag_entries: bool) -> None:
+        """Record whether the new index names the TAGS of every record."""
+        record = StopRecord.load(self._paths)
+        if record is not None:
+            newest = max((one.name for one in self._paths.index.iterdir()), default="")
+            whole = TagEntries().extended(record.min_phy_offset, record.end_phy_offset)
+            replace(record, tag_entries=replace(whole, newest_file=newest) if tag_entries else TagEntries()).write(
+                self._paths
+            )
 
     # -- small files
 
@@ -495,6 +511,7 @@ class _Apply:
             "storeId": known.group().decode() if known and recorded is None else store_id,
             "formatVersion": FORMAT_VERSION,
             **{key: getattr(self._config, name) for name, key in SIZE_KEYS.items()},
+            "derivedProfile": self._profile,
             **({} if self._paths.layout.is_default else self._paths.layout.as_dict()),
         }
         os_files.write_atomically(path, json.dumps(body, indent=1).encode())
@@ -510,6 +527,9 @@ class _Apply:
             self._paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=False
         )
         fields = CheckpointFields(newest, newest, index.full_end_timestamp, 0, self._found.end)
+        if self._profile == PROFILE_55:
+            queued = self._found.dispatched_phy_offset
+            fields.logics_physical_offset = logics_physical_offset(queued, self._found.end)
         index.close()
         os_files.write_atomically(path, fields.encode())
         self._quarantine.note(HEALED, path, 0, 0, "made again from the log", kept)
@@ -539,7 +559,7 @@ def _put_units(queue: ConsumeQueue, rows: DispatchRows, mine: npt.NDArray[np.int
         queue_offsets=rows.queue_offsets[mine],
         queues=[(queue.topic, queue.queue_id)],
         queue_of=np.zeros(len(mine), np.int32),
-        entries=IndexEntries(np.zeros(0, np.int32), np.zeros(0, np.intp)),
+        entries=IndexEntries.none(),
     )
     Dispatcher(_OneQueue(queue), None).dispatch(one)  # type: ignore[arg-type]
 

@@ -44,7 +44,7 @@ from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
-from rocketflow_store.recovery.derived_state import believed_record, record_crc_range
+from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
 from rocketflow_store.recovery.stop_record import is_another
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
@@ -162,6 +162,7 @@ class _Verification:
             self._find_light_queues(),
             DeletedTopics.load(reader.paths).floors,
             record_crc_range(reader.paths),
+            known_tag_entries(reader.paths),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
@@ -185,7 +186,15 @@ class _Verification:
             limit = (
                 -(-self._end // reader.config.mapped_file_size_commit_log) * reader.config.mapped_file_size_commit_log
             )
-            check_checkpoint(reader.paths, found, limit, result.max_store_timestamp, settled=self._state == "clean")
+            check_checkpoint(
+                reader.paths,
+                found,
+                limit,
+                result.max_store_timestamp,
+                settled=self._state == "clean",
+                log=reader.log,
+                log_end=self._end,
+            )
         for key, one in self._queues.items():
             result.queue_ends[key] = max(self._bounds.get(key, (0, 0))[1], one.next_offset)
         if self._quiet:
@@ -222,6 +231,7 @@ class _Verification:
         result.bytes += report.bytes
         result.without_record_crc += report.without_record_crc
         result.max_store_timestamp = max(result.max_store_timestamp, report.max_store_timestamp)
+        result.dispatched_phy_offset = max(result.dispatched_phy_offset, report.dispatched_phy_offset)
         self._damage += report.damage
         for key, one in report.queues.items():
             self._queues.setdefault(key, QueueReport()).update(one)

@@ -2,7 +2,8 @@
 
 First every file for itself (`structure`): header, chains, slots, and the least and greatest physical offset of every
 block of entries. Then, as the log is read, each stretch of it against the blocks that name it (`compare`): an entry
-must name a key of the record it points at, and every key must have an entry.
+must name a key, or the TAGS, of the record it points at, and every key must have an entry. TAGS must where RocketFlow
+wrote them (`layout.tag_entries`): brokers before 5.4.0 leave them out.
 """
 
 from __future__ import annotations
@@ -40,6 +41,25 @@ class Compared:
     missing: list[int] = field(default_factory=list)
     keys: int = 0
     more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedEntries:
+    """Entries that records of a stretch of the log may have: `pairs` are (phy_offset - start) << 32 | key hash.
+
+    Those that are marked in `must` have to exist; `store_timestamps` are the records' (ms).
+    """
+
+    pairs: Ints
+    store_timestamps: Ints
+    must: npt.NDArray[np.bool_]
+
+    def different(self) -> ExpectedEntries:
+        """Return each pair once, sorted; it must exist if one of its kind must."""
+        order = np.lexsort((~self.must, self.pairs))
+        pairs = self.pairs[order]
+        first = order[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else order
+        return ExpectedEntries(self.pairs[first], self.store_timestamps[first], self.must[first])
 
 
 @dataclass(slots=True)
@@ -120,11 +140,11 @@ class IndexCheck:
             if told != value:
                 found.add("index-header", file.path, _HEADER_FIELDS[name], 8, f"{name} is {told}, not {value}")
 
-    def compare(self, start: int, stop: int, pairs: Ints, store_timestamps: Ints, out: Compared) -> None:
-        """The entries of records in [start, stop): `pairs` are (phy_offset - start) << 32 | key hash."""
-        pairs, rows = np.unique(pairs, return_index=True)
-        times = store_timestamps[rows]
-        out.keys += len(pairs)
+    def compare(self, start: int, stop: int, expected: ExpectedEntries, out: Compared) -> None:
+        """Compare the index with the entries that records in [start, stop) have to have, or may have."""
+        expected = expected.different()
+        pairs, times, must = expected.pairs, expected.store_timestamps, expected.must
+        out.keys += int(np.count_nonzero(must))
         seen = np.zeros(len(pairs), bool)
         for number, known in self._known.items():
             for block in np.flatnonzero((known.highs >= start) & (known.lows < stop)).tolist():
@@ -132,7 +152,7 @@ class IndexCheck:
                 entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
                 self._block(number, known.file, first, entries, (start, stop), (pairs, times, seen), out)
         if self._known:
-            missing = (pairs[~seen] >> 32) + start
+            missing = (pairs[must & ~seen] >> 32) + start
             missing = np.unique(missing[missing >= self._floor])
             room = max(_MAX_BAD - len(out.missing), 0)
             out.missing += missing[:room].tolist()

@@ -17,7 +17,8 @@ from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_batch import BatchSum
-from rocketflow_store.fsck.verify_index import Compared
+from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
+from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
@@ -61,6 +62,8 @@ class LogContext:
     """Records of these topics below these offsets are of deleted ones."""
     record_crc: tuple[int, int] = (0, 0)
     """Physical offsets in which every record ends with a CRC of itself."""
+    tag_entries: TagEntries = field(default_factory=TagEntries)
+    """Where every record's TAGS must have an index entry; elsewhere they may."""
 
 
 @dataclass(slots=True)
@@ -99,6 +102,8 @@ class LogFileReport:
     keyed: bool = False
     """Whether a message has a key."""
     max_store_timestamp: int = 0
+    dispatched_phy_offset: int = 0
+    """Physical offset of the last sound record that has a ConsumeQueue unit."""
     damage: list[Damage] = field(default_factory=list)
     heads: list[Damage] = field(default_factory=list)
     queues: dict[Queue, QueueReport] = field(default_factory=dict)
@@ -112,7 +117,7 @@ class LogFileCheck:
     def __init__(self, context: LogContext, mapped: MappedFile, limit: int) -> None:
         self._context, self._mapped, self._limit = context, mapped, limit
         self._report = LogFileReport()
-        self._pairs: list[tuple[Ints, Ints]] = []
+        self._pairs: list[tuple[Ints, Ints, npt.NDArray[np.bool_]]] = []
         self._stretch = 0
         self._run_length = RunLength()
         self._boundaries = context.reader.record_boundaries()
@@ -164,9 +169,15 @@ class LogFileCheck:
         report.records += records.count
         report.bytes += int(records.sizes.sum())
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
-        of_row = rows.entries.of_row
-        report.keyed = report.keyed or len(of_row) > 0
-        self._pairs.append(((records.positions[of_row] << 32) | rows.entries.hashes, rows.store_timestamps[of_row]))
+        entries, with_unit = rows.entries, np.flatnonzero(rows.queue_of >= 0)
+        of_row = entries.of_row
+        if len(with_unit):
+            report.dispatched_phy_offset = int(rows.phy_offsets[with_unit[-1]])
+        must = ~entries.of_tag
+        must |= self._context.tag_entries.contains(rows.phy_offsets)[of_row]
+        report.keyed = report.keyed or bool(must.any())
+        pairs = (records.positions[of_row] << 32) | entries.hashes
+        self._pairs.append((pairs, rows.store_timestamps[of_row], must))
         self._units_of(rows, records)
 
     def _damaged(self, start: int, why: str) -> int:
@@ -191,17 +202,14 @@ class LogFileCheck:
         if start >= min(stop, self._context.settled - base):
             self._pairs = []
             return
-        pairs, times = (
-            (np.concatenate(one) for one in zip(*self._pairs, strict=True))
-            if self._pairs
-            else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        )
+        none = np.zeros(0, np.int64)
+        parts = self._pairs or [(none, none, np.zeros(0, bool))]
+        pairs, times, must = (np.concatenate(one) for one in zip(*parts, strict=True))
         self._pairs = []
         stop = min(stop, self._context.settled - base)
         kept = (pairs >> 32) < stop
-        self._context.index.compare(
-            base + start, base + stop, pairs[kept] - (start << 32), times[kept], self._report.index
-        )
+        expected = ExpectedEntries(pairs[kept] - (start << 32), times[kept], must[kept])
+        self._context.index.compare(base + start, base + stop, expected, self._report.index)
 
     # -- queue units
 

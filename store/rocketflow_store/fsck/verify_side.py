@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import int64_field
+from rocketflow_store.config_files.json_fields import int64_field, text_field
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
+from rocketflow_store.format.derived_profile import PROFILES
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import StoreLayout
 from rocketflow_store.mapped_files.mapped_file import file_name
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.fsck.findings import FindingList
+    from rocketflow_store.log.log_view import CommitLogView
 
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
@@ -64,8 +66,20 @@ def _why_unreadable(path: Path) -> str | None:
         return f"cannot be understood ({error})"
 
 
-def check_checkpoint(paths: StorePaths, found: FindingList, end: int, newest: int, *, settled: bool) -> None:
-    """Check the checkpoint of a log that ends at `end` and whose newest record was stored at `newest` (ms)."""
+def check_checkpoint(
+    paths: StorePaths,
+    found: FindingList,
+    end: int,
+    newest: int,
+    *,
+    settled: bool,
+    log: CommitLogView,
+    log_end: int,
+) -> None:
+    """Check the checkpoint of a log whose last record ends at `log_end` and was stored at `newest` (ms).
+
+    `end` is where the log may go on: at its next file.
+    """
     path = paths.checkpoint
     if not path.exists():
         if settled and end:
@@ -89,11 +103,16 @@ def check_checkpoint(paths: StorePaths, found: FindingList, end: int, newest: in
         "index_msg_timestamp": latest,
         "master_flushed_offset": _LAST_OFFSET,
         "confirm_phy_offset": end if settled else _LAST_OFFSET,
+        "logics_physical_offset": end if settled else _LAST_OFFSET,
     }
     for at, (name, limit) in enumerate(limits.items()):
         value = getattr(fields, name)
         if not (-1 if at > 2 else 0) <= value <= limit:
             found.add("checkpoint", path, 8 * at, 8, f"{name} is {value}, more than the log tells ({limit})")
+    queues_until = fields.logics_physical_offset
+    known = settled and log.min_phy_offset <= queues_until < log_end
+    if known and log.record_size_at(queues_until) is None:
+        found.add("checkpoint", path, 40, 8, f"logics_physical_offset is {queues_until}, where no record begins")
     if any(raw[CHECKPOINT_STRUCT.size :]):
         at = next(at for at in range(CHECKPOINT_STRUCT.size, len(raw)) if raw[at])
         found.add("checkpoint", path, at, 1, "holds something where nothing is written")
@@ -106,6 +125,9 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
     size = _size(paths.meta)
     try:
         body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+        profile = text_field(body, "derivedProfile", "")
+        if profile not in ("", *PROFILES):
+            raise ValueError(f"derivedProfile is {profile!r}, not one of {', '.join(PROFILES)}")
         _ = body["storeId"], int64_field({"formatVersion": body["formatVersion"]}, "formatVersion", 0)
         sizes = {name: int64_field({name: body[key]}, name, 0) for name, key in SIZE_KEYS.items()}
         StoreLayout.from_dict(body)

@@ -16,6 +16,7 @@ from rocketflow_store.errors import StoreError
 from rocketflow_store.message import (
     KEY_SEPARATOR,
     PROPERTY_KEYS,
+    PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -41,30 +42,36 @@ class IndexCoverage:
     complete: bool
 
 
-def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int) -> IndexCoverage:
-    """The newest gapless range that the index files cover of a log that ends at `end`."""
+def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int, *, tags: bool = False) -> IndexCoverage:
+    """Return the newest gapless range that the index files cover of a log that ends at `end`.
+
+    With `tags` also the TAGS of records count, as if every writer had indexed them: `TagEntries` knows whose did.
+    """
+    has_keys = _has_keys_or_tags if tags else _has_keys
     floor = log.min_phy_offset
     begin = known_until = floor
     for one in files:
         header = one.reload()
         if one.entries == 0 or header.begin_phy_offset >= end:
             continue
-        if _first_with_keys(log, known_until, header.begin_phy_offset) is not None:
+        if log.first_where(known_until, header.begin_phy_offset, has_keys) is not None:
             # of a file's first record, keys may stand in the file before, which is not there
             begin = header.begin_phy_offset + (log.record_size_at(header.begin_phy_offset) or 0)
         last = header.end_phy_offset
         if last < floor:
             known_until = floor
         else:
-            known_until = max(known_until, last + (log.record_size_at(last) or 0) if _whole(one, log) else last)
-    missing = _first_with_keys(log, known_until, end)
+            known_until = max(
+                known_until, last + (log.record_size_at(last) or 0) if _whole(one, log, tags=tags) else last
+            )
+    missing = log.first_where(known_until, end, has_keys)
     if missing is None:
         return IndexCoverage(begin, max(end, begin), begin == floor)
     return IndexCoverage(begin, max(missing, begin), False)
 
 
-def _whole(file: IndexFile, log: CommitLogView) -> bool:
-    """Whether a file holds every key of its last record; the rest may stand in a next file."""
+def _whole(file: IndexFile, log: CommitLogView, *, tags: bool) -> bool:
+    """Return whether a file holds every key (and the TAGS) of its last record; the rest may stand in a next file."""
     if file.room:
         return True
     last = file.header.end_phy_offset
@@ -73,17 +80,25 @@ def _whole(file: IndexFile, log: CommitLogView) -> bool:
     except StoreError:
         return False
     keys = [one for one in (message.keys or "").split(KEY_SEPARATOR) if one]
-    tail = file.entry_table()["phy_offset"][1:][-len(keys) - 1 :]
-    return int(np.count_nonzero(tail == last)) == len(keys) + bool(message.uniq_key)
-
-
-def _first_with_keys(log: CommitLogView, start: int, stop: int) -> int | None:
-    return log.first_where(start, stop, _has_keys)
+    wanted = len(keys) + bool(message.uniq_key) + (tags and bool(message.tags))
+    tail = file.entry_table()["phy_offset"][1:][-wanted - 1 :]  # that of TAGS is the last one of a record
+    return int(np.count_nonzero(tail == last)) >= wanted
 
 
 def _has_keys(records: RecordColumns) -> npt.NDArray[np.bool_]:
+    return _names(records, PROPERTY_UNIQ_KEY, PROPERTY_KEYS)
+
+
+def _has_keys_or_tags(records: RecordColumns) -> npt.NDArray[np.bool_]:
+    return _names(records, PROPERTY_UNIQ_KEY, PROPERTY_KEYS, PROPERTY_TAGS)
+
+
+def _names(records: RecordColumns, *properties: str) -> npt.NDArray[np.bool_]:
+    """Return which records have one of some properties, and are indexed."""
     segments = records.property_segments()
-    named = _filled(segments.column(PROPERTY_UNIQ_KEY)) | _filled(segments.column(PROPERTY_KEYS))
+    named = np.zeros(records.count, bool)
+    for one in properties:
+        named |= _filled(segments.column(one))
     rolled_back: npt.NDArray[np.bool_] = records.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
     return named & ~rolled_back
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
-from rocketflow_store.format.index_layout import HEADER_SIZE
+from rocketflow_store.format.index_layout import HEADER_SIZE, HEADER_STRUCT
 from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.java_compat import index_hash
 
@@ -262,3 +262,23 @@ def _name_of(at: datetime, millis: int) -> str:
 def is_index_name(name: str) -> bool:
     """Whether a file may be an index file."""
     return name.isdigit() and len(name) >= _NAME_DIGITS
+
+
+def has_index_entries(directory: Path) -> bool:
+    """Return whether an index file of `directory` holds an entry, by the headers alone."""
+    try:
+        paths = [one for one in directory.iterdir() if is_index_name(one.name) and one.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise access_error(directory, error) from error
+    return any(_entry_count(one) > 1 for one in paths)
+
+
+def _entry_count(path: Path) -> int:
+    fd = os_files.open_file(path, write=False)
+    try:
+        raw = os_files.read_at(fd, 0, HEADER_SIZE, path)
+    finally:
+        os_files.close_file(fd)
+    return int(HEADER_STRUCT.unpack(raw)[5]) if len(raw) == HEADER_SIZE else 0

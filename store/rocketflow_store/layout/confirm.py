@@ -1,4 +1,4 @@
-"""How far a live writer of ours confirms its log: `rocketflow/confirm`, 64 bytes shared through the page cache.
+"""How far a live writer of ours confirms its log: `rocketflow/confirm`, 72 bytes shared through the page cache.
 
     0   8   magic "RFCONF01"
     8   8   confirm_offset   readers show nothing at or behind it
@@ -8,6 +8,8 @@
     40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
     48  8   one more than the offset from which on every record ends with a CRC of itself (enabledAppendPropCRC), or 0
     56  8   store time (ms) of the last record in front of durable_offset, 0 where it was not told
+    64  8   one more than the offset from which on the index names the TAGS of every record, or 0; RocketFlow versions
+            that leave TAGS out end the file before
 
 Integers are little-endian. The file is believed only while `abort` is the very one its writer made, and `lock` is not
 newer: a broker that ran afterwards leaves another `abort` (5.x), or has written to `lock` alone (4.9 keeps an `abort`
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
 
 _MAGIC: Final = b"RFCONF01"
-_LAYOUT: Final = struct.Struct("<8sqqqqqqq")
+_LAYOUT: Final = struct.Struct("<8sqqqqqqqq")
 _OFFSET: Final = struct.Struct("<q")
-_SIZE: Final = 64
+_SIZE: Final = 72
+_SIZE_WITHOUT_TAGS: Final = 64
 _CONFIRM_AT: Final = 8
 _DURABLE_AT: Final = 16
 _RECORD_CRC_AT: Final = 48
@@ -49,6 +52,8 @@ class Confirmed:
     """Every record at or behind it ends with a CRC of itself; -1 where the writer gives none."""
     durable_timestamp: int = 0
     """Store time (ms) of the last record in front of `durable_offset`."""
+    tag_entries_from: int = -1
+    """The index names the TAGS of every record at or after it; -1 if the writer leaves TAGS out."""
 
     @property
     def synced_offset(self) -> int:
@@ -68,14 +73,15 @@ class ConfirmFile:
         synced: bool,
         record_crc: bool,
         timestamp: int = 0,
+        tag_entries_from: int = -1,
     ) -> None:
         self._paths = paths
         self.gives_record_crc = record_crc
         """Whether every record of this writer ends with a CRC of itself."""
         self._timestamp = timestamp
         mtime_ns = paths.abort.stat().st_mtime_ns
-        flags = int(synced), confirm_offset + 1 if record_crc else 0
-        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags, timestamp)
+        flags = int(synced), confirm_offset + 1 if record_crc else 0, timestamp, tag_entries_from + 1
+        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
         os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         try:
@@ -118,9 +124,11 @@ def read_confirm(paths: StorePaths) -> Confirmed | None:
             return None
     except OSError:
         return None
-    if len(raw) != _SIZE or not raw.startswith(_MAGIC):
+    if len(raw) not in (_SIZE, _SIZE_WITHOUT_TAGS) or not raw.startswith(_MAGIC):
         return None
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from, timestamp = _LAYOUT.unpack_from(raw)
+    fields = _LAYOUT.unpack(raw.ljust(_SIZE, b"\0"))
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from, timestamp, tags_from = fields
     if abort.st_mtime_ns != abort_mtime_ns:
         return None
-    return Confirmed(confirm_offset, durable_offset, pid, abort_mtime_ns, synced == 1, crc_from - 1, timestamp)
+    offsets = confirm_offset, durable_offset
+    return Confirmed(*offsets, pid, abort_mtime_ns, synced == 1, crc_from - 1, timestamp, tags_from - 1)

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import bool_field, int64_field, text_field
-from rocketflow_store.errors import StoreVersionError
+from rocketflow_store.errors import StoreConfigError, StoreError, StoreVersionError
 from rocketflow_store.files import os_files
+from rocketflow_store.format.derived_profile import PROFILES
+from rocketflow_store.index.index_service import has_index_entries
 from rocketflow_store.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.layout.store_layout import claim, recorded_layout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocketflow_store.config import StoreConfig, StorePaths
 
 FORMAT_VERSION: Final = 1
 _PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"
+_PROFILE_KEY: Final = "derivedProfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,19 @@ class StoreMeta:
     sizes: dict[str, int]
     append_prop_crc: bool = False
     """Whether records have a CRC of their own where the configuration does not say it."""
+    profile: str = ""
+    """The RocketMQ version whose derived files the store has; empty if it was not recorded."""
 
     @classmethod
-    def load_or_create(cls, paths: StorePaths, config: StoreConfig) -> Self:
-        """The store's meta data; written on the first open for writing."""
+    def load_or_create(cls, paths: StorePaths, config: StoreConfig, detect_profile: Callable[[], str]) -> Self:
+        """Return the store's meta data; written on the first open for writing.
+
+        `detect_profile` returns the profile of files that were written before it was recorded.
+        """
         recorded = recorded_layout(paths.root)
+        before: Self | None = None
         if paths.meta.exists():
-            meta = cls._load(paths)
+            before = meta = cls._load(paths)
             meta._check(paths, config)
         else:
             store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
@@ -52,33 +63,41 @@ class StoreMeta:
                 {name: getattr(config, name) for name in SIZE_KEYS},
                 ours if chosen is None else chosen,
             )
+        meta = replace(meta, profile=chosen_profile(meta.profile or detect_profile(), paths, config))
         known = recorded.layout if recorded is not None else None
-        if paths.layout != known or not paths.meta.exists():
+        if paths.layout != known or meta != before:
             claim(paths.root, paths.layout, meta.store_id)
             meta._save(paths)
         return meta
 
     def _save(self, paths: StorePaths) -> None:
         os_files.make_directory(paths.rocketflow)
+        data = self._encode(paths)
+        if not paths.layout.is_default or paths.meta_copy.exists():
+            os_files.write_atomically(paths.meta_copy, data)
+        os_files.write_atomically(paths.meta, data)
+
+    def _encode(self, paths: StorePaths) -> bytes:
         body = {
             "storeId": self.store_id,
             "formatVersion": self.format_version,
             **{SIZE_KEYS[name]: size for name, size in self.sizes.items()},
             _PROPERTY_CRC_KEY: self.append_prop_crc,
+            _PROFILE_KEY: self.profile,
             **({} if paths.layout.is_default else paths.layout.as_dict()),
         }
-        data = json.dumps(body, indent=1).encode()
-        if not paths.layout.is_default or paths.meta_copy.exists():
-            os_files.write_atomically(paths.meta_copy, data)
-        os_files.write_atomically(paths.meta, data)
+        return json.dumps(body, indent=1).encode()
 
     @classmethod
     def _load(cls, paths: StorePaths) -> Self:
         try:
             body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
             sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
-            property_crc = bool_field(body, _PROPERTY_CRC_KEY, False)
-            return cls(text_field(body, "storeId", ""), int64_field(body, "formatVersion", 0), sizes, property_crc)
+            property_crc, profile = bool_field(body, _PROPERTY_CRC_KEY, False), text_field(body, _PROFILE_KEY, "")
+            if profile not in ("", *PROFILES):
+                raise ValueError(f"{_PROFILE_KEY} is {profile!r}, not one of {', '.join(PROFILES)}")
+            version = int64_field(body, "formatVersion", 0)
+            return cls(text_field(body, "storeId", ""), version, sizes, property_crc, profile)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
         except ValueError as error:
@@ -114,6 +133,36 @@ def refuse_another_version(paths: StorePaths) -> None:
         return
     if meta is not None:
         meta.check_version(paths)
+
+
+def recorded_profile(paths: StorePaths) -> str:
+    """Return the profile that `store.meta` records; empty if it records none or cannot be read."""
+    try:
+        return StoreMeta._load(paths).profile if paths.meta.is_file() else ""
+    except StoreError:
+        return ""
+
+
+def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
+    """Return `store.meta` with another profile, None if it has that or does not exist."""
+    if not paths.meta.is_file():
+        return None
+    meta = StoreMeta._load(paths)
+    return None if meta.profile == profile else replace(meta, profile=profile)._encode(paths)
+
+
+def chosen_profile(profile: str, paths: StorePaths, config: StoreConfig) -> str:
+    """Return the profile to write: the store's, or the setting's for a store whose index has no entries yet.
+
+    Raises StoreConfigError if the setting names another one than the store has.
+    """
+    if not config.profile or config.profile == profile:
+        return profile
+    if has_index_entries(paths.index):
+        why = f"the derived files of {paths.root} are of profile {profile}; convert them with 'rocketflow store rebuild"
+        why += f" {paths.root} --profile {config.profile}', or remove the setting"
+        raise StoreConfigError("rocketflow.profile", config.profile, why)
+    return config.profile
 
 
 def gives_record_crc(paths: StorePaths) -> bool:

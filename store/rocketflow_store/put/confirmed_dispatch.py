@@ -8,6 +8,8 @@ from contextlib import suppress
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
 from rocketflow_store import events
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, DispatchRows, gather_rows
 from rocketflow_store.errors import StoreFencedError
@@ -43,11 +45,14 @@ class ConfirmedDispatch:
             synced=parts.sync_flush,
             record_crc=parts.config.append_prop_crc,
             timestamp=parts.least_timestamp,
+            tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
         )
         self.failure: BaseException | None = None
         """What the last call of `follow` failed with, None where it went well."""
         self.dispatched_timestamp = parts.store_timestamp
         """Store time of the last record that was dispatched (ms)."""
+        self.dispatched_phy_offset = parts.dispatched_phy_offset
+        """Physical offset of the last record that got a ConsumeQueue unit."""
         if parts.sync_flush:
             parts.flush.synced = self._follow_for_all
 
@@ -101,6 +106,9 @@ class ConfirmedDispatch:
             self.dispatched_timestamp = last[-1].store_timestamp
         elif len(last.store_timestamps):
             self.dispatched_timestamp = int(last.store_timestamps[-1])
+        with_unit = _last_with_unit(last)
+        if with_unit >= 0:
+            self.dispatched_phy_offset = with_unit
 
     def _follow_for_all(self) -> None:
         """What was synced for many is dispatched once; each of them finds that done, or what it failed with."""
@@ -129,3 +137,11 @@ class ConfirmedDispatch:
         else:
             for row in rows:
                 self._dispatcher.dispatch_one(row)
+
+
+def _last_with_unit(rows: Dispatched) -> int:
+    """Return the physical offset of the last of some records that got a ConsumeQueue unit, -1 if none did."""
+    if isinstance(rows, list):
+        return next((row.phy_offset for row in reversed(rows) if row.queue_id >= 0), -1)
+    with_unit = np.flatnonzero(rows.queue_of >= 0)
+    return int(rows.phy_offsets[with_unit[-1]]) if len(with_unit) else -1

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
-from rocketflow_store.java_compat import index_hash
+from rocketflow_store.java_compat import index_hash, tag_index_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +34,20 @@ _ROWS_A_QUEUE: Final = 256
 
 
 class Dispatcher:
-    """Writes units and index entries; `index` is None where indexing is switched off."""
+    """Writes units and index entries; `index` is None where indexing is switched off.
 
-    def __init__(self, queues: FileQueueTable, index: IndexService | None, side: SideQueues | None = None) -> None:
-        self._queues, self._index, self._side = queues, index, side
+    With `tag_entries` TAGS are indexed too, as RocketMQ does since 5.4.0.
+    """
+
+    def __init__(
+        self,
+        queues: FileQueueTable,
+        index: IndexService | None,
+        side: SideQueues | None = None,
+        *,
+        tag_entries: bool = False,
+    ) -> None:
+        self._queues, self._index, self._side, self._tag_entries = queues, index, side, tag_entries
 
     def dispatch_one(self, row: DispatchRow) -> None:
         """As `dispatch`, for a single record."""
@@ -48,6 +58,8 @@ class Dispatcher:
         if index is None or not row.indexed or row.phy_offset < index.next_phy_offset:
             return
         hashes = [index_hash(row.topic, key) for key in (row.uniq_key, *row.keys.split(" ")) if key]
+        if self._tag_entries and row.tags:
+            hashes.append(tag_index_hash(row.topic, row.tags))
         if hashes:
             index.put_record(hashes, row.phy_offset, row.store_timestamp)
 
@@ -100,7 +112,8 @@ class Dispatcher:
                 self._queues.add(*queues[queue]).put_bytes(first, octets[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
-        entries = rows.entries.where(rows.phy_offsets >= index.next_phy_offset)
+        entries = rows.entries if self._tag_entries else rows.entries.without_tags()
+        entries = entries.where(rows.phy_offsets >= index.next_phy_offset)
         of_row = entries.of_row
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
 

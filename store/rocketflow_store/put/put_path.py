@@ -524,6 +524,7 @@ class PutPath:
             now_ms,
             properties.get(PROPERTY_UNIQ_KEY, ""),
             properties.get(PROPERTY_KEYS, ""),
+            tags,
             kind != TRANSACTION_ROLLBACK,
             assigned.batch_num,
             assigned.lmq,

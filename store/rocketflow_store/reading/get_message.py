@@ -41,6 +41,15 @@ class QueueTable(Protocol):
 
     paths: StorePaths
 
+    @property
+    def state(self) -> str:
+        """Return "running", "clean" or "unclean", as `StoreReader.state`."""
+        ...
+
+    def queues(self, topic: str) -> list[int]:
+        """Return the ids of the topic's queues."""
+        ...
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None: ...

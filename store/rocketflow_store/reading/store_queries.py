@@ -23,6 +23,7 @@ from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.reading.range_read import RangeRead, plain_units
 from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
+from rocketflow_store.reading.tag_query import TagQuery, TagQueryResult, log_incomplete, tag_coverage
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import LMQ_PREFIX
 
@@ -185,19 +186,54 @@ class StoreQueries:
     def query_message(
         self,
         topic: str,
-        key: str,
+        key: str | None = None,
         max_count: int = 32,
         begin: int = 0,
         end: int = _MAX_TIMESTAMP,
         on_skip: Callable[[SkippedMessages], None] | None = None,
+        *,
+        tags: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin, end] ms (to the second).
+        """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
-        What has the key and cannot be given out (a damaged record, or one that names another message's place) is left
-        out, logged, and `on_skip` is called for it.
+        They were stored within [begin, end] ms, to the second. What has the key and cannot be given out (a damaged
+        record, or one that names another message's place) is left out, logged, and `on_skip` is called for it. With
+        `tags` instead of a key the newest messages that match the tag expression are returned: see `query_by_tags`.
         """
+        if tags is not None and key is None:
+            found = self.query_by_tags(topic, tags, max_count, begin, end)
+            if not found.complete:
+                log_incomplete(self._queues.paths, topic)
+            return found.messages
+        if key is None or tags is not None:
+            raise TypeError("query_message takes either a key or tags")
         most = min(max_count, self._config.max_msgs_num_batch)
         return self._index.query(topic, key, most, begin, end, self._look_at(topic, on_skip))
+
+    def query_by_tags(
+        self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP
+    ) -> TagQueryResult:
+        """Return the newest messages of `topic` that match a tag expression, stored within [begin, end] ms.
+
+        The index answers for the newest part of the log for which it is complete, the queues for the rest.
+        """
+        floor = max(self._floors.of(topic), self._log.min_phy_offset)
+        query = TagQuery.parse(topic, tags, begin, end, floor, self._look_at(topic))
+        most, log_end = max(min(max_count, self._config.max_msgs_num_batch), 0), self.max_phy_offset()
+        covered = tag_coverage(self._queues.paths, self._index, self._log, log_end)
+        unclean = self._queues.state == "unclean"
+        begins = log_end if unclean else covered.begin_phy_offset
+        found = query.by_index(self._index, most, begins) if begins < log_end else TagQueryResult()
+        if len(found.messages) < most and begins > self._log.min_phy_offset:
+            older = query.by_units(self, self._queues.queues(topic), most - len(found.messages), begins)
+            found = TagQueryResult(found.messages + older.messages, found.complete and older.complete)
+        found.messages.reverse()
+        found.complete = found.complete and not unclean
+        return found
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the (min, max) queue offsets that may be read."""
+        return self._queues.bounds(topic, queue_id)
 
     def _look_at(
         self, topic: str, on_skip: Callable[[SkippedMessages], None] | None = None

@@ -7,13 +7,17 @@ import os
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocketflow_store.errors import StoreError, StoreFullError, UnknownTopicError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
+from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
+from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.index.index_service import IndexService, next_name
-from rocketflow_store.layout.store_meta import refuse_another_version
+from rocketflow_store.layout.store_meta import converted_meta, refuse_another_version
+from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -31,7 +35,8 @@ from rocketflow_store.rebuild.store_state import StoreState, look_at_store
 from rocketflow_store.rebuild.upload import check_target, upload
 from rocketflow_store.rebuild.write_stage import Plans, fill_lost, plan_files, write_tasks
 from rocketflow_store.rebuild.write_tasks import run_write
-from rocketflow_store.recovery.derived_state import leave_stop_record, listed_queues
+from rocketflow_store.recovery.derived_profile import profile_to_write
+from rocketflow_store.recovery.derived_state import known_tag_entries, leave_stop_record, listed_queues
 from rocketflow_store.recovery.derived_swap import finish_swap
 
 if TYPE_CHECKING:
@@ -183,6 +188,7 @@ class _Rebuild:
     def _look(self) -> StoreState:
         """The state of the store; of one that somebody writes to meanwhile, what is confirmed."""
         paths = self._places.store
+        self._result.profile = self._request.profile or profile_to_write(paths, self._config)
         running = (self._request.dry_run or not self._places.in_place) and lock_holder(paths.lock) is not None
         return look_at_store(paths, self._config, self._files, self._request, running=running)
 
@@ -195,6 +201,7 @@ class _Rebuild:
             state.record_crc,
             dict(state.deleted.floors),
             (self._places.store.consume_queue, self._config.mapped_file_size_consume_queue),
+            self._result.profile == PROFILE_55,
         )
         findings = scan_log(self._engine, state, settings, self._files, told.scanned)
         self._result.records = sum(one.records for one in findings.reports)
@@ -243,15 +250,41 @@ class _Rebuild:
         places, paths, result = self._places, self._places.out, self._result
         everything = self._request.everything
         swap = plan_swap(paths, self._config, self._side, state.choice, everything=everything)
+        swap = replace(swap, moves=(*swap.moves, *self._small_files(state, findings)))
         result.changed_files = len(swap.moves) + len(swap.removed)
         if not result.changed_files:
             return
+        tags = known_tag_entries(paths)
+        if state.choice.index:
+            end = findings.log_end if result.profile == PROFILE_55 else state.begin
+            tags = TagEntries().extended(state.begin, end)
         swap.begin(paths)
         swap.apply(paths)
         if places.in_place and state.clean and (state.record is not None or paths.meta.exists()):
-            self._leave_stop_record(findings.log_end)
+            self._leave_stop_record(findings.log_end, tags)
         swap.end(paths)
         result.swapped = True
+
+    def _small_files(self, state: StoreState, findings: LogFindings) -> list[tuple[Path, Path]]:
+        """Make `store.meta` and the checkpoint anew where the profile changes them; (new file, its place) of each."""
+        paths, profile, home = self._places.out, self._result.profile, self._side.parts
+        made: list[tuple[Path, Path, bytes]] = []
+        if self._request.profile is not None:
+            meta = converted_meta(paths, profile)
+            if meta is not None:
+                copies = [paths.meta_copy] if paths.meta_copy.exists() else []
+                made += [(home / place.name, place, meta) for place in (*copies, paths.meta)]
+        ours = self._places.in_place and (self._request.profile is not None or (state.clean and paths.meta.is_file()))
+        if ours and paths.checkpoint.is_file():
+            fields = decode_checkpoint(os_files.read_file(paths.checkpoint))
+            last = max((one.dispatched_phy_offset for one in findings.reports), default=0)
+            wanted = logics_physical_offset(last, findings.log_end) if profile == PROFILE_55 else 0
+            if fields.logics_physical_offset != wanted:
+                fields.logics_physical_offset = wanted
+                made.append((home / paths.checkpoint.name, paths.checkpoint, fields.encode()))
+        for new, _, data in made:
+            os_files.write_atomically(new, data)
+        return [(new, place) for new, place, _ in made]
 
     def _upload(self) -> None:
         remote, side, last = self._places.remote, self._side, None
@@ -267,7 +300,7 @@ class _Rebuild:
         self._result.changed_files = len(files)
         self._result.swapped = bool(files)
 
-    def _leave_stop_record(self, log_end: int) -> None:
+    def _leave_stop_record(self, log_end: int, tag_entries: TagEntries) -> None:
         """Record what there is now: the next open must not make it again."""
         paths, config = self._places.out, self._config
         files = MappedFileQueue(paths.log_directories(), config.mapped_file_size_commit_log, write=False)
@@ -279,7 +312,7 @@ class _Rebuild:
         try:
             queues.refresh()
             batches.refresh()
-            leave_stop_record(paths, config, queues, batches, index, files, log_end)
+            leave_stop_record(paths, config, queues, batches, index, files, log_end, tag_entries=tag_entries)
         finally:
             for one in (queues, batches, index, files):
                 one.close()

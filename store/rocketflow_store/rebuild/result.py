@@ -26,6 +26,8 @@ class RebuildRequest:
     """Directory, or URI, where queues and index are written; None: they are swapped into the store."""
     scratch: str | None = None
     """Where a remote target's files are made before they go there; every task has to see it."""
+    profile: str | None = None
+    """The RocketMQ version ("5.3" or "5.5") to convert the derived files to; None: the store's own."""
 
     @property
     def units(self) -> bool:
@@ -63,6 +65,8 @@ class RebuildResult:
     no_room: str | None = None
     """What a dry run says of a disk without room for what would be made."""
     swapped: bool = False
+    profile: str = ""
+    """Whose derived files were made, by RocketMQ version."""
     damaged: list[dict[str, Any]] = field(default_factory=list)
     deleted_topics: list[str] = field(default_factory=list)
     """Topics that the log has messages of, and that are not made again: they were deleted."""
@@ -89,6 +93,7 @@ class RebuildResult:
             "seconds": round(self.seconds, 3),
             "mbPerSecond": round(self.bytes / self.seconds / 1e6, 1) if self.seconds else 0.0,
             "swapped": self.swapped,
+            "profile": self.profile,
             "damaged": self.damaged,
             "deletedTopics": self.deleted_topics,
         }

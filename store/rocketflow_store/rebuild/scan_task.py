@@ -87,6 +87,8 @@ class ScanSettings:
     """Records of these topics below these offsets are of deleted ones."""
     queues: tuple[Path, int] | None = None
     """The ConsumeQueues that exist, and the size of their files: they tell where records begin after damage."""
+    tag_entries: bool = False
+    """Whether the index names TAGS (the profile of RocketMQ 5.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class ScanReport:
     """Physical offsets [from, to), and why."""
     unproven: bool = False
     """The damage at the range's end holds what looks like records; nothing proves that they are."""
+    dispatched_phy_offset: int = 0
+    """Physical offset of the last sound record that has a ConsumeQueue unit."""
 
 
 def run_scan(task: ScanTask) -> ScanReport:
@@ -266,12 +270,16 @@ class _Scan:
         rows = rows_of_records(records, self._mapped.file_from_offset, settings.delay_levels_ms)
         report.records += records.count
         report.bytes += int(records.sizes.sum())
+        with_unit = np.flatnonzero(rows.queue_of >= 0)
+        if len(with_unit):
+            report.dispatched_phy_offset = int(rows.phy_offsets[with_unit[-1]])
         if choice.index:
-            report.entries += len(rows.entries.of_row)
-            if settings.side is not None and len(rows.entries.of_row):
-                of_row = rows.entries.of_row
+            found = rows.entries if settings.tag_entries else rows.entries.without_tags()
+            of_row = found.of_row
+            report.entries += len(of_row)
+            if settings.side is not None and len(of_row):
                 entries = np.empty(len(of_row), ENTRY_DTYPE)
-                entries["phy_offset"], entries["key_hash"] = rows.phy_offsets[of_row], rows.entries.hashes
+                entries["phy_offset"], entries["key_hash"] = rows.phy_offsets[of_row], found.hashes
                 entries["store_timestamp"] = rows.store_timestamps[of_row]
                 self._entries.append(entries)
         if choice.units:

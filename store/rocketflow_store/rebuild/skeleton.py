@@ -21,6 +21,8 @@ _SMALL: Final = (
     *("rocketflow/stop", "rocketflow/deleted", "rocketflow/deleted.bak"),
     *("rocketflow/store.meta", "rocketflow/store.meta.bak"),
 )
+_ROCKSDB_STORE: Final = "rocksdbstore"
+"""That it is there says which RocketMQ version wrote: see `recovery.derived_profile`."""
 _SIZED: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index")
 
 
@@ -34,6 +36,8 @@ def make_skeleton(directory: RemoteDirectory, root: Path) -> None:
             path = root / name
             os_files.make_directory(path.parent)
             os_files.write_atomically(path, directory.read(name))
+    if any(True for _ in directory.below(_ROCKSDB_STORE).files()):
+        os_files.make_directory(root / _ROCKSDB_STORE)
     for room in _SIZED:
         _make_sized(root / room, directory.below(room).files(recursive=True))
 

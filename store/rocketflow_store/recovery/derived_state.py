@@ -33,6 +33,7 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.layout.durable_ends import DurableEnds
 from rocketflow_store.layout.file_sizes import batch_file_size
+from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
@@ -501,6 +502,7 @@ def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
     fields.logics_msg_timestamp = min(max(fields.logics_msg_timestamp, 0), newest_ms)
     fields.index_msg_timestamp = min(max(fields.index_msg_timestamp, 0), newest_ms)
     fields.confirm_phy_offset = min(max(fields.confirm_phy_offset, 0), log_end)
+    fields.logics_physical_offset = min(max(fields.logics_physical_offset, 0), log_end)
     if not -1 <= fields.master_flushed_offset <= _LAST_OFFSET:
         fields.master_flushed_offset = 0
 
@@ -516,10 +518,12 @@ def leave_stop_record(
     *,
     began: int | None = None,
     record_crc: bool = False,
+    tag_entries: TagEntries | None = None,
 ) -> None:
     """Record what there is, behind its sync; `files` are those of the log, which ends at `log_end`.
 
-    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record.
+    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record. `tag_entries` is
+    where the index names every record's TAGS; None: what is known of that stays.
     """
     topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
     before = StopRecord.load(paths)
@@ -532,7 +536,21 @@ def leave_stop_record(
         crc_from = began
     if began is not None and not record_crc:
         crc_from = -1
-    take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from).write(paths)
+    tags = known_tag_entries(paths) if tag_entries is None else tag_entries
+    tags = replace(tags, newest_file=index.files[-1].path.name if index.files else "")
+    take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from, tags).write(paths)
+
+
+def known_tag_entries(paths: StorePaths) -> TagEntries:
+    """Return where RocketFlow is known to have indexed the TAGS of every record: see `layout.tag_entries`."""
+    record, confirmed = believed_record(paths), read_confirm(paths)
+    names = [one.name for one in _entries(paths.index) if _is_name(one, _INDEX_NAME_DIGITS)]
+    known = TagEntries()
+    if record is not None:
+        known = record.tag_entries.believed(names)
+    if confirmed is not None and confirmed.tag_entries_from >= 0:
+        known = known.extended(confirmed.tag_entries_from, confirmed.confirm_offset)
+    return known
 
 
 def record_crc_range(paths: StorePaths) -> tuple[int, int]:

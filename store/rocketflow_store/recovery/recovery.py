@@ -101,6 +101,8 @@ class RecoveryResult:
     """Store time (ms) of the newest record that was looked at, or of which the last writer told and that is there."""
     told_timestamp: int = 0
     """As the last writer told, though the record may be gone: no later one may fall behind it."""
+    indexed_from: int = 0
+    """Physical offset from which on this recovery wrote the index entries."""
 
 
 @dataclass(frozen=True, slots=True)

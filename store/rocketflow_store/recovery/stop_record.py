@@ -20,6 +20,7 @@ from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
 from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
+from rocketflow_store.layout.tag_entries import TagEntries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +113,8 @@ class StopRecord:
     store_id: str = ""
     record_crc_from: int = -1
     """Every record from here on ends with a CRC of itself; -1 where that is not known."""
+    tag_entries: TagEntries = field(default_factory=TagEntries)
+    """Where the index names the TAGS of every record."""
 
     @classmethod
     def load(cls, paths: StorePaths) -> Self | None:
@@ -136,6 +139,7 @@ class StopRecord:
             {int(base): LogHead(*one) for base, one in told["heads"].items()},
             told["storeId"],
             told["recordCrcFrom"],
+            TagEntries.from_json(told.get("tagEntries")),
         )
 
     def is_expired(self, queue: tuple[str, int], min_phy_offset: int) -> bool:
@@ -143,11 +147,15 @@ class StopRecord:
         state = self.queues.get(queue)
         return state is not None and 0 <= state.last_phy_offset < min_phy_offset
 
-    def without_files(self) -> Self:
-        """What stays true when queues and index are made again: where the log and the queues end."""
+    def without_files(self, *, same_index: bool = False) -> Self:
+        """Return what stays true when queues and index are rebuilt: where the log and the queues end.
+
+        With `same_index` the index stays, and with it what is known of its entries for TAGS.
+        """
         queues = {key: replace(one, files=()) for key, one in self.queues.items()}
         batch_queues = {key: replace(one, files=()) for key, one in self.batch_queues.items()}
-        return replace(self, queues=queues, batch_queues=batch_queues, index=None)
+        tags = self.tag_entries if same_index else TagEntries()
+        return replace(self, queues=queues, batch_queues=batch_queues, index=None, tag_entries=tags)
 
     def without_topic(self, topic: str) -> Self:
         """What stays true when a topic is deleted."""
@@ -163,6 +171,7 @@ class StopRecord:
             "checkpoint": self.checkpoint,
             "storeId": self.store_id,
             "recordCrcFrom": self.record_crc_from,
+            "tagEntries": self.tag_entries.as_json(),
             "queues": _told_of(self.queues),
             "batchQueues": _told_of(self.batch_queues),
             "batchFileSize": self.batch_file_size,
@@ -181,6 +190,7 @@ def take_stop_record(
     files: Sequence[MappedFile],
     log_end: int,
     record_crc_from: int,
+    tag_entries: TagEntries,
 ) -> StopRecord:
     """The record of a store that nobody writes to; `files` are those of its log, which ends at `log_end`."""
     plain, batches = queues.all(), batch_queues.all()
@@ -208,6 +218,7 @@ def take_stop_record(
         {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
         store_id(paths),
         record_crc_from,
+        tag_entries,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
+from rocketflow_store.format.checkpoint_layout import logics_physical_offset
 from rocketflow_store.layout.durable_ends import DurableEnds
 from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
@@ -128,13 +129,14 @@ class FlushServices:
         with self._lock:
             self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
             commit_log.commit()
-            target, timestamp = self._flush_log()
+            target, timestamp, phy_offset = self._flush_log()
             with dispatch.lock:
                 dispatch.follow()
                 if dispatch.confirm_offset <= commit_log.flushed_offset:  # nobody put meanwhile
-                    target, timestamp = dispatch.confirm_offset, dispatch.dispatched_timestamp
+                    target, timestamp, phy_offset = self._dispatched()
             self._fencing(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
+            self._note_queues(phy_offset, target)
             self._fencing(self._write_checkpoint)
             if self._ends.moved:
                 self._fencing(self._write_ends)
@@ -150,15 +152,26 @@ class FlushServices:
         parts.sync_everything()
         parts.queues.sync_directories()
         checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = self._dispatch.dispatched_timestamp
+        self._note_queues(self._dispatch.dispatched_phy_offset, self._dispatch.confirm_offset)
         self._write_checkpoint()
 
-    def _flush_log(self) -> tuple[int, int]:
-        """Sync the log; up to where it was dispatched before, and the store time (ms) of the last record in front.
+    def _dispatched(self) -> tuple[int, int, int]:
+        """Return up to where the log is dispatched, and the store time (ms) and physical offset of its last record."""
+        dispatch = self._dispatch
+        return dispatch.confirm_offset, dispatch.dispatched_timestamp, dispatch.dispatched_phy_offset
+
+    def _note_queues(self, phy_offset: int, end: int) -> None:
+        """Put into the checkpoint that queues are durable up to the record at `phy_offset`, the last before `end`."""
+        if self._config.tag_entries:
+            self._checkpoint.logics_physical_offset = logics_physical_offset(phy_offset, end)
+
+    def _flush_log(self) -> tuple[int, int, int]:
+        """Sync the log; return what `_dispatched` returned before that.
 
         FlushDiskTimeoutError where another's sync takes longer than syncFlushTimeout: nothing is told to be durable.
         """
         with self._dispatch.lock:
-            dispatched = self._dispatch.confirm_offset, self._dispatch.dispatched_timestamp
+            dispatched = self._dispatched()
         self._parts.flush.make_durable(self._parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
         self._checkpoint.physic_msg_timestamp = max(dispatched[1], self._checkpoint.physic_msg_timestamp)
         return dispatched

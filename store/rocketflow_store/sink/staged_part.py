@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
+from rocketflow_store.columnar.arrays import bool_array
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.columnar.index_entries import IndexEntries
@@ -43,6 +44,7 @@ _SCHEMA: Final = pa.schema(
         ("tagsCode", pa.int64()),
         ("delayLevel", pa.int32()),
         ("indexHashes", pa.list_(pa.int32())),
+        ("tagIndexed", pa.bool_()),
     ]
 )
 
@@ -194,6 +196,7 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
         int_array(chunk.tags_codes, pa.int64()),
         int_array(levels, pa.int32()),
         chunk.entries.as_lists(count),
+        bool_array(chunk.entries.tagged_rows(count)),
     ]
     if chunk.light is None:
         return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
@@ -223,7 +226,7 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
         levels, sizes = np.asarray(batch.column(4)), np.diff(ends)
         light = None
         if batch.num_columns > len(_SCHEMA):
-            light = LightQueues.of_lists(batch.column(6), batch.column(7), sizes, part.path or "inline part")
+            light = LightQueues.of_lists(batch.column(7), batch.column(8), sizes, part.path or "inline part")
         yield EncodedChunk(
             data=records.buffers()[2],
             starts=ends[:-1],
@@ -232,7 +235,7 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             topic_codes=np.asarray(batch.column(1)),
             queue_ids=np.asarray(batch.column(2)),
             tags_codes=np.asarray(batch.column(3)),
-            entries=IndexEntries.of_lists(batch.column(5)),
+            entries=IndexEntries.of_lists(batch.column(5), np.asarray(batch.column(6))),
             delay_levels=levels if (levels > 0).any() else None,
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,

@@ -17,7 +17,7 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-CLOSED = ("basic-49", "basic-53", "expired-53", "features-53", "propcrc-53")
+CLOSED = ("basic-49", "basic-53", "basic-55", "features-55", "expired-53", "features-53", "propcrc-53")
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[Any]:

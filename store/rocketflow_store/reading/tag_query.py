@@ -1,0 +1,149 @@
+"""The newest messages of a topic with given TAGS: by the index where it names every message's, else by queue units.
+
+Index entries for TAGS exist since RocketMQ 5.4.0, and not for messages that an older broker stored. Each ConsumeQueue
+unit has the hash of its message's TAGS, so where the index is not known to be complete the queues answer: 20 bytes a
+message are read, and only the records that match.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store import events
+from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
+from rocketflow_store.java_compat import TAG_KEY_PREFIX
+from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.queues.consume_queue import lost, pre_blank, written
+from rocketflow_store.recovery.derived_state import known_tag_entries
+from rocketflow_store.tags import TagFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rocketflow_store.config import StorePaths
+    from rocketflow_store.index.index_service import IndexService
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.message import MessageExt
+    from rocketflow_store.reading.store_queries import StoreQueries
+
+_UNITS_AT_ONCE: Final = 1 << 14
+_MAX_LOOKS: Final = 20_000
+"""So many index entries of the hashes are looked at for a query."""
+_SECOND_MS: Final = 1000
+
+
+@dataclass(slots=True)
+class TagQueryResult:
+    """The newest messages that match, by physical offset; not `complete` if some may be missing."""
+
+    messages: list[MessageExt] = field(default_factory=list)
+    complete: bool = True
+
+
+def tag_coverage(paths: StorePaths, index: IndexService, log: CommitLogView, end: int) -> IndexCoverage:
+    """Return the newest part of a log that ends at `end` in which the index names every message's TAGS.
+
+    After an unclean stop that is none: the system may have kept any of the index's pages.
+    """
+    floor, ranges = log.min_phy_offset, known_tag_entries(paths).ranges
+    begin = max(ranges[-1][0], floor) if ranges and ranges[-1][1] >= end else end
+    if begin < end:
+        index.refresh()
+        found = index_coverage(index.files, log, end, tags=True)
+        begin = max(begin, found.begin_phy_offset) if found.end_phy_offset >= end else end
+    return IndexCoverage(begin, end, begin <= floor)
+
+
+@dataclass(frozen=True, slots=True)
+class TagQuery:
+    """One query: `look` returns the message at a physical offset, None if it cannot be read or given out.
+
+    Messages were stored within [`begin`, `end`] ms, and are not before the physical offset `floor`.
+    """
+
+    topic: str
+    tags: TagFilter
+    begin: int
+    end: int
+    floor: int
+    look: Callable[[int], MessageExt | None]
+
+    @classmethod
+    def parse(
+        cls, topic: str, tags: str, begin: int, end: int, floor: int, look: Callable[[int], MessageExt | None]
+    ) -> TagQuery:
+        """Raise InvalidFilterError for an expression that matches every message."""
+        chosen = TagFilter.parse(tags)
+        if chosen.matches_all:
+            raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
+        return cls(topic, chosen, begin, end, floor, look)
+
+    def by_index(self, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
+        """Return messages at or after the physical offset `covered_from`, from which on the index is complete."""
+        found, before = TagQueryResult(), -1
+        begin = max(self.begin - _SECOND_MS, 0)  # an entry's time is rounded down
+        walks = [index.walk(self.topic, TAG_KEY_PREFIX + tag, begin, self.end) for tag in self.tags.tags]
+        looks = 0
+        for phy_offset in islice(heapq.merge(*walks, reverse=True), _MAX_LOOKS):
+            looks += 1
+            if phy_offset < max(covered_from, self.floor) or len(found.messages) >= most:
+                return found
+            if phy_offset != before:
+                self._take(phy_offset, found)
+            before = phy_offset
+        found.complete = found.complete and looks < _MAX_LOOKS
+        return found
+
+    def by_units(self, queries: StoreQueries, queue_ids: Iterable[int], most: int, end: int) -> TagQueryResult:
+        """Return messages before the physical offset `end`."""
+        found = TagQueryResult()
+        for queue_id in queue_ids:
+            in_queue = self._in_queue(queries, queue_id, most, end)
+            found.messages += in_queue.messages
+            found.complete = found.complete and in_queue.complete
+        found.messages = sorted(found.messages, key=lambda one: one.phy_offset, reverse=True)[:most]
+        return found
+
+    def _in_queue(self, queries: StoreQueries, queue_id: int, most: int, end: int) -> TagQueryResult:
+        found, (low, high) = TagQueryResult(), queries.bounds(self.topic, queue_id)
+        if self.begin > 0 and low < high:
+            low = queries.get_offset_in_queue_by_time(self.topic, queue_id, self.begin)
+        for stop in range(high, low, -_UNITS_AT_ONCE):
+            units = queries.units(self.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, "skip")
+            there = written(units) & ~pre_blank(units)
+            gone = lost(units) | ~written(units)
+            found.complete = found.complete and not gone.any()
+            wanted = there & ~gone & (units["phy_offset"] < end) & (units["phy_offset"] >= self.floor)
+            if self.topic != SCHEDULE_TOPIC:  # its units say when the message is due
+                codes = units["tags_code"].astype(np.int64)
+                wanted &= self.tags.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
+            for phy_offset in np.unique(units["phy_offset"][wanted].astype(np.int64))[::-1].tolist():
+                self._take(phy_offset, found)
+                if len(found.messages) >= most:
+                    return found
+        return found
+
+    def _take(self, phy_offset: int, found: TagQueryResult) -> None:
+        """Take the message at an offset if it matches."""
+        message = self.look(phy_offset)
+        if message is None:
+            found.complete = False
+        elif (
+            message.topic == self.topic
+            and self.tags.matches_tag(message.tags)
+            and self.begin <= message.store_timestamp <= self.end
+        ):
+            found.messages.append(message)
+
+
+def log_incomplete(paths: StorePaths, topic: str) -> None:
+    """Tell that an answer may lack messages."""
+    why = "a query by TAGS may lack messages: records or queue units cannot be read; see store verify"
+    events.tell(events.SKIPPED, paths.root, topic, why)
