@@ -216,6 +216,14 @@ class MessageRejectedError(StoreError):
         self.status, self.why, self.row = status, why, row
 
 
+class PutStatusError(StoreError):
+    """A put was answered with another status than PUT_OK; `status` says which, `why` for what reason."""
+
+    def __init__(self, status: PutMessageStatus, topic: str, why: str) -> None:
+        super().__init__(f"topic {topic}: {status.name}: {why or 'the message was not stored'}")
+        self.status, self.topic, self.why = status, topic, why
+
+
 class UnknownColumnError(StoreError):
     """A column name is not one of those allowed."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.errors import PutStatusError
+from rocketflow_store.status import PutMessageStatus
 
 
 class PutMessageResult(NamedTuple):
@@ -28,6 +28,16 @@ class PutMessageResult(NamedTuple):
     @property
     def stored(self) -> bool:
         return self.physical_offset >= 0
+
+    def raise_for_status(self) -> PutMessageResult:
+        """Return this result if its status is PUT_OK.
+
+        Raises PutStatusError for every other status: nothing was stored, or, with FLUSH_DISK_TIMEOUT, the message is in
+        the log and was not synced in time.
+        """
+        if self.status is not PutMessageStatus.PUT_OK:
+            raise PutStatusError(self.status, self.topic, self.why)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
