@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -20,6 +21,7 @@ from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.errors import MessageRejectedError, StoreError
@@ -156,8 +158,11 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
     config = replace(options.store_config(), enabled_append_prop_crc=gives_record_crc(paths))
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
+    first_turn = crc32(batch.sink_id.encode()) + batch.batch_id + partition  # the same where the batch is replayed
     part = stage(
-        _encoded(encoder, rows, partition), batch_directory(paths.staging, batch.sink_id, batch.batch_id), name
+        _encoded(encoder, rows, partition, first_turn, options.topic),
+        batch_directory(paths.staging, batch.sink_id, batch.batch_id),
+        name,
     )
     freeze_heap_once()
     return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
@@ -176,11 +181,15 @@ def _run_seq(paths: StorePaths, batch: BatchIdentity, config: StoreConfig) -> in
     return register_run(paths.staging, batch.sink_id, batch.run_id, newest)
 
 
-def _encoded(encoder: BatchEncoder, rows: Iterator[pa.RecordBatch], partition: int) -> Iterator[EncodedChunk]:
+def _encoded(
+    encoder: BatchEncoder, rows: Iterator[pa.RecordBatch], partition: int, first_turn: int, topic: str | None
+) -> Iterator[EncodedChunk]:
     done = 0
-    next_queue = _TurnsFrom(partition)
+    next_queue = QueueTurns(lambda _: first_turn)
     now_ms = StoreConfig().clock.now_ms()
     for batch in rows:
+        if topic is not None and "topic" in batch.schema.names:  # the option wins, as in Spark's Kafka sink
+            batch = batch.drop_columns(["topic"])
         try:
             encoder.validate(batch)
         except MessageRejectedError as error:
@@ -188,17 +197,6 @@ def _encoded(encoder: BatchEncoder, rows: Iterator[pa.RecordBatch], partition: i
             raise StoreError(f"partition {partition}, row {row}: {error.why}; the batch is not written") from error
         yield from encoder.encode(batch, now_ms, next_queue)
         done += batch.num_rows
-
-
-class _TurnsFrom(dict[str, int]):
-    """Next queue by topic; every partition begins at another one, so that small batches spread too."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self._first = first
-
-    def get(self, topic: str, default: int = 0) -> int:  # type: ignore[override]
-        return super().get(topic, self._first)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedCommit]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
 from rocketflow.spark.options import given_settings, parse_stores
-from rocketflow_store.columns import SINK_COLUMNS
+from rocketflow_store.columns import SINK_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.message_encoder import check_send_topic
@@ -45,6 +45,10 @@ _ALLOWED_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "deliverTimestamp": ("timestamp",),
     "bornTimestamp": ("timestamp",),
 }
+
+
+_ONLY_READ: Final = frozenset(SOURCE_COLUMNS) - frozenset(SINK_COLUMNS)
+"""Columns of the source that a row cannot bring to the sink."""
 
 
 class SinkSchemaError(StoreError):
@@ -120,6 +124,15 @@ class SinkOptions:
     def check_schema(self, schema: StructType) -> None:
         """Refuse a column that the sink does not have, or of another type, and rows that would have no topic."""
         names = {field.name for field in schema.fields}
+        read_only = [field.name for field in schema.fields if field.name in _ONLY_READ]
+        if read_only:
+            kept = ", ".join(f'"{field.name}"' for field in schema.fields if field.name in SINK_COLUMNS)
+            error = UnknownColumnError(read_only[0], SINK_COLUMNS)
+            error.args = (
+                f"the store gives {', '.join(read_only)} to each message, no row can bring them: "
+                f"write df.select({kept}) instead (queueId keeps each row in the queue that it came from)",
+            )
+            raise error
         for field in schema.fields:
             if field.name not in SINK_COLUMNS:
                 nearest = nearest_name(field.name, SINK_COLUMNS)

@@ -107,7 +107,7 @@ class _Writer:
         encoder = BatchEncoder(store.config, lambda _: 2, default_topic="t1", row_hashes=True)
         rows = {"body": [self._body() for _ in range(self._rng.randrange(2, 40))]}
         directory = batch_directory(store.paths.staging, "sink", self._batch)
-        part = stage(encoder.encode(pa.RecordBatch.from_pydict(rows), 1, {}), directory, "p0")
+        part = stage(encoder.encode(pa.RecordBatch.from_pydict(rows), 1), directory, "p0")
         done = commit_batch(store, SinkBatch("sink", "query", self._batch, "run", 1, [part]))
         self._batch += 1
         self.commits.append(Commit(done.begin_offset, done.end_offset))

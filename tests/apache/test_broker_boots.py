@@ -44,7 +44,7 @@ def commit(path: Path) -> None:
                 "tags": [f"t{row % 5}" for row in range(900)],
             }
             directory = batch_directory(store.paths.staging, "sink", batch_id)
-            part = stage(encoder.encode(pa.RecordBatch.from_pydict(columns), 1, {}), directory, "p0")
+            part = stage(encoder.encode(pa.RecordBatch.from_pydict(columns), 1), directory, "p0")
             commit_batch(store, SinkBatch("sink", "query", batch_id, "run", 1, [part]))
 
 

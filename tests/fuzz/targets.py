@@ -652,7 +652,7 @@ def a_part(*, light: bool = False):  # type: ignore[no-untyped-def]
     if light:
         named = pa.array([[("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b")], []], pa.map_(pa.string(), pa.string()))
         rows = rows.append_column("properties", named)
-    return stage(encoder.encode(rows, 1_700_000_000_000, {}), room(), "part")
+    return stage(encoder.encode(rows, 1_700_000_000_000), room(), "part")
 
 
 def pa_crc(data: bytes) -> int:

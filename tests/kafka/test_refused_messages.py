@@ -145,7 +145,7 @@ def test_whatever_is_refused_fits(tmp_path: Path) -> None:
     rows = as_rows(messages)  # type: ignore[arg-type]
     batch = refused_rows(rows, dict.fromkeys(range(0, 300, 2), "w" * 5000))
     encoder.validate(batch)
-    assert sum(one.starts.size for one in encoder.encode(batch, 0, {})) == 150
+    assert sum(one.starts.size for one in encoder.encode(batch, 0)) == 150
     assert kafka_rows(through_records(batch)).faults == {}
 
 

@@ -48,7 +48,7 @@ def commit(path: Path, batch_id: int, rows: int) -> int:
         encoder = BatchEncoder(config, lambda _: 3, default_topic="out", row_hashes=True)
         batch = pa.RecordBatch.from_pydict({"body": [b"%d/%d" % (batch_id, row) for row in range(rows)]})
         directory = batch_directory(store.paths.staging, "q", batch_id)
-        part = stage(encoder.encode(batch, 1, {}), directory, "p0")
+        part = stage(encoder.encode(batch, 1), directory, "p0")
         return commit_batch(store, SinkBatch("q", "q", batch_id, "run", 1, [part])).begin_offset
 
 

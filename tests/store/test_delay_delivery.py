@@ -220,7 +220,7 @@ def test_rows_of_a_sink_commit_are_delivered(store: MessageStore, clock: ManualC
             "shardingKey": [f"s{n % 3}" for n in range(40)],
         }
     )
-    part = stage(encoder.encode(rows, NOW, {}), batch_directory(store.paths.staging, "sink", 0), "p0")
+    part = stage(encoder.encode(rows, NOW), batch_directory(store.paths.staging, "sink", 0), "p0")
     commit_batch(store, SinkBatch("sink", "query", 0, "run", 1, [part]))
     assert Counter(bodies(store)) == Counter(range(0, 40, 4))
     clock.set(NOW + 10_000)

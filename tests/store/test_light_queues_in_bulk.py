@@ -147,7 +147,7 @@ def test_more_light_queues_than_there_may_be(tmp_path: Path) -> None:
         assert refused.value.status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         assert store.topics() == []
         assert store.append_batch(rows(named[:2]), topic="t").rows == 2
-        parts = [stage(_encoder(config).encode(rows(named[2:]), NOW, {}), tmp_path / "staging", "p")]
+        parts = [stage(_encoder(config).encode(rows(named[2:]), NOW), tmp_path / "staging", "p")]
         with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum is 2"):
             commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, parts))
         assert store.append_batch(rows(named[:1]), topic="t").rows == 1
@@ -166,7 +166,7 @@ def test_no_room_for_the_offsets(tmp_path: Path) -> None:
 
 
 def test_places_that_a_part_does_not_have(tmp_path: Path) -> None:
-    part = stage(_encoder(CONFIG).encode(rows(messages(1, 20)), NOW, {}), tmp_path, "p")
+    part = stage(_encoder(CONFIG).encode(rows(messages(1, 20)), NOW), tmp_path, "p")
     assert part.inline is not None
     found = list(load(part, ()))
     assert sum(len(one.light.names) for one in found if one.light is not None) > 5

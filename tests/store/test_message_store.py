@@ -515,7 +515,7 @@ def test_row_digest_does_not_depend_on_partitioning() -> None:
         encoder = BatchEncoder(StoreConfig(), lambda _: 8, default_topic="t", row_hashes=True)
         total = 0
         for part in parts:
-            for chunk in encoder.encode(part, 1, {}):
+            for chunk in encoder.encode(part, 1):
                 assert chunk.row_hashes is not None
                 total += int(chunk.row_hashes.sum(dtype=np.uint64))
         return total & 0xFFFFFFFFFFFFFFFF

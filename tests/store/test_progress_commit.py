@@ -28,7 +28,7 @@ SMALL = {
 def chunks(store: MessageStore, names: list[str]) -> list[EncodedChunk]:
     rows = pa.RecordBatch.from_arrays([pa.array([name.encode() for name in names], pa.binary())], names=["body"])
     encoder = BatchEncoder(store.config, lambda _: 1, default_topic="t")
-    return list(encoder.encode(rows, 1_700_000_000_000, {}))
+    return list(encoder.encode(rows, 1_700_000_000_000))
 
 
 def commit(store: MessageStore, after: Any, names: list[str], progress: dict[str, Any], run: str = "r") -> None:

@@ -292,7 +292,7 @@ class StoreLife(RuleBasedStateMachine):
         rows = [replace(one, queue_id=one.queue_id or 0) for one in rows]
         batch_id = self.commits[-1].batch.batch_id + 1 if self.commits else 0
         encoder = BatchEncoder(self.config, lambda _: QUEUES, row_hashes=True)
-        chunks = encoder.encode(as_arrow(rows), self.clock.now_ms(), {})
+        chunks = encoder.encode(as_arrow(rows), self.clock.now_ms())
         part = stage(chunks, batch_directory(self.store.paths.staging, SINK, batch_id), "p0")
         batch = SinkBatch(SINK, SINK, batch_id, "run", 1, (part,))
         result = commit_batch(self.store, batch)

@@ -337,7 +337,7 @@ def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Pa
     rows = pa.RecordBatch.from_arrays([pa.array([b"row"] * 9, pa.binary())], names=["body"])
 
     def batch(store: MessageStore, sink_id: str, batch_id: int) -> SinkBatch:
-        chunks = BatchEncoder(store.config, lambda _: 1, default_topic="out", row_hashes=True).encode(rows, NOON_MS, {})
+        chunks = BatchEncoder(store.config, lambda _: 1, default_topic="out", row_hashes=True).encode(rows, NOON_MS)
         return SinkBatch(sink_id, sink_id, batch_id, "run", 1, [stage(chunks, tmp_path / "staging", "p")])
 
     with MessageStore.open(path, config()) as store:

@@ -56,7 +56,7 @@ def part(directory: Path, first: int, count: int, encoder_config: StoreConfig) -
         names=["body", "keys"],
     )
     encoder = BatchEncoder(encoder_config, lambda _: 4, default_topic="t", row_hashes=True)
-    return stage(encoder.encode(rows, 1_700_000_000_000, {}), directory, f"p{first}", inline_bytes=1000)
+    return stage(encoder.encode(rows, 1_700_000_000_000), directory, f"p{first}", inline_bytes=1000)
 
 
 def batch(parts: list[StagedPart], batch_id: int = 0) -> SinkBatch:

@@ -412,7 +412,7 @@ def test_a_sink_commit_is_in_the_files_when_it_returns(tmp_path: Path) -> None:
         put(store, 2)
         rows = pa.RecordBatch.from_arrays([pa.array([BODY] * 200, pa.binary())], names=["body"])
         encoder = BatchEncoder(config(), lambda _: 1, default_topic="t", row_hashes=True)
-        staged = stage(encoder.encode(rows, START, {}), tmp_path / "staging", "p", inline_bytes=1 << 20)
+        staged = stage(encoder.encode(rows, START), tmp_path / "staging", "p", inline_bytes=1 << 20)
         assert commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, [staged])).rows == 200
         assert store.max_phy_offset == store._commit_log.wrote_offset > 3 * SIZE
         shutil.copytree(tmp_path / "s", tmp_path / "killed")

@@ -165,7 +165,7 @@ def test_a_sink_commit_is_seen_at_one_instant(
     with MessageStore.open(path, config(flush_disk_type=flush)) as store:
         encoder = BatchEncoder(config(), lambda _: 2, default_topic="t", row_hashes=True)
         parts = [
-            stage(encoder.encode(pa.RecordBatch.from_pydict({"body": [b"x" * 100] * 400}), 1, {}), tmp_path, f"p{one}")
+            stage(encoder.encode(pa.RecordBatch.from_pydict({"body": [b"x" * 100] * 400}), 1), tmp_path, f"p{one}")
             for one in range(3)
         ]
         commit_batch(store, SinkBatch("sink", "query", 0, "run", 1, parts))

@@ -26,6 +26,7 @@ from rocketflow_store.columnar.light_queues import LightQueues, room_needed, wit
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.columnar.queue_column import QueueColumn
+from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
@@ -246,16 +247,20 @@ class BatchEncoder:
     # -- bytes
 
     def encode(
-        self, batch: pa.RecordBatch | pa.Table, now_ms: int, next_queue: dict[str, int]
+        self, batch: pa.RecordBatch | pa.Table, now_ms: int, next_queue: QueueTurns | None = None
     ) -> Iterator[EncodedChunk]:
-        """Chunks of a validated batch, in row order. Rows without a queue take turns; `next_queue` goes on by topic."""
+        """Yield the chunks of a validated batch, in row order.
+
+        Rows without a queue take turns by topic; `next_queue` carries the turns on (without it they begin at queue 0).
+        """
+        turns = QueueTurns() if next_queue is None else next_queue
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
             columns = _Columns(part, self._default_topic)
             for rows in chunks(_lengths(columns.bodies)):
                 some = part.slice(rows.start, rows.stop - rows.start)
-                yield self._chunk(_Columns(some, self._default_topic), now_ms, next_queue)
+                yield self._chunk(_Columns(some, self._default_topic), now_ms, turns)
 
-    def _chunk(self, columns: _Columns, now_ms: int, next_queue: dict[str, int]) -> EncodedChunk:
+    def _chunk(self, columns: _Columns, now_ms: int, next_queue: QueueTurns) -> EncodedChunk:
         count = len(columns.bodies)
         topics, codes = columns.topic_codes()
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
@@ -338,7 +343,7 @@ class BatchEncoder:
         return fixed_width(heads.view(np.uint8).reshape(len(sizes), layout.itemsize))
 
     def _queue_ids(
-        self, columns: _Columns, topics: list[str], codes: npt.NDArray[np.int32], next_queue: dict[str, int]
+        self, columns: _Columns, topics: list[str], codes: npt.NDArray[np.int32], next_queue: QueueTurns
     ) -> npt.NDArray[np.int32]:
         count = len(codes)
         counts = np.array([self._queue_count(topic) for topic in topics], np.int64)
@@ -353,7 +358,7 @@ class BatchEncoder:
         for code, topic in enumerate(topics):
             rows = np.flatnonzero((queue_ids < 0) & (codes == code))
             if len(rows):
-                first = next_queue.get(topic, 0)
+                first = next_queue[topic]
                 queue_ids[rows] = (first + np.arange(len(rows))) % counts[code]
                 next_queue[topic] = int((first + len(rows)) % counts[code])
         return queue_ids.astype(np.int32)

@@ -17,6 +17,7 @@ from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.columnar.message_ids import offset_msg_ids
+from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.errors import (
@@ -111,7 +112,7 @@ class PutPath:
         self._sync_flush = parts.sync_flush
         self._timeout_s = parts.config.sync_flush_timeout / 1000
         self._closed = False
-        self.next_queue: dict[str, int] = {}
+        self.next_queue = QueueTurns(self._messages_of)
         """Which queue of a topic is next in turn."""
         self.store_timestamp = parts.least_timestamp
         """That of the newest record (ms), or of one that is gone."""
@@ -461,9 +462,13 @@ class PutPath:
         queues = self._topics.queue_count(message.topic)
         if isinstance(message, Message) and message.sharding_key is not None:
             return abs(string_hash(message.sharding_key)) % queues
-        chosen = self.next_queue.get(message.topic, 0) % queues
+        chosen = self.next_queue[message.topic] % queues
         self.next_queue[message.topic] = chosen + 1
         return chosen
+
+    def _messages_of(self, topic: str) -> int:
+        """Return how many messages the topic had when the store was opened: one more a put moves the turn by one."""
+        return self._offsets.messages_before(topic, self._topics.queue_count(topic))
 
     def _take_fields(
         self, run: RecordRun, fields: RecordFields, properties: dict[str, str], now_ms: int, *, given: bool

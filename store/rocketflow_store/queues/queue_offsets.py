@@ -28,6 +28,13 @@ class QueueOffsets:
         self._end_of = end_of
         self._near: dict[str, array[int]] = {}
         self._far: dict[tuple[str, int], int] = {}
+        self._before: dict[str, int] = {}
+
+    def messages_before(self, topic: str, queues: int) -> int:
+        """Return how many messages queues [0, `queues`) of a topic were given before the first offset from here."""
+        for queue_id in range(queues):
+            self.next(topic, queue_id)
+        return self._before.get(topic, 0)
 
     def fork(self) -> QueueOffsets:
         """Offsets that go on from these, which stay what they are until `join`."""
@@ -59,7 +66,7 @@ class QueueOffsets:
         else:
             known = self._far.get((topic, queue_id), _UNKNOWN)
         if known == _UNKNOWN:
-            known = self._end_of(topic, queue_id)
+            known = self._first_end(topic, queue_id)
             self._set(topic, queue_id, known)
         return known
 
@@ -99,7 +106,13 @@ class QueueOffsets:
         return first
 
     def _ends_of(self, topic: str, ids: Ints) -> Ints:
-        return np.array([self._end_of(topic, one) for one in ids.tolist()], np.int64)
+        return np.array([self._first_end(topic, one) for one in ids.tolist()], np.int64)
+
+    def _first_end(self, topic: str, queue_id: int) -> int:
+        """Return the end of a queue that was not asked for before."""
+        end = self._end_of(topic, queue_id)
+        self._before[topic] = self._before.get(topic, 0) + end
+        return end
 
     def _set(self, topic: str, queue_id: int, offset: int) -> None:
         if 0 <= queue_id < _NEAR:

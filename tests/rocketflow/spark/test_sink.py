@@ -48,9 +48,8 @@ def run(rows: DataFrame, path: Path, checkpoint: Path, **options: str) -> Any:
     query = (
         rows.writeStream.format("rocketflow")
         .option("path", str(path))
-        .option("topic", "out")
         .option("checkpointLocation", str(checkpoint))
-        .options(**options)
+        .options(**({} if "topic" in rows.columns else {"topic": "out"}) | options)
         .trigger(availableNow=True)
         .start()
     )
@@ -161,6 +160,37 @@ def test_wrong_columns_and_options_are_named(
     with pytest.raises(Exception, match=why):
         run(source(spark, path).selectExpr(*columns.split(", ")), path, tmp_path / "c", **options)
     assert bodies(path) == Counter()
+
+
+def test_option_topic_wins_over_the_column(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT 'a' AS body, 'of-column' AS topic UNION ALL SELECT 'b', NULL")
+    rows.write.format("rocketflow").mode("append").option("path", str(tmp_path / "s")).option("topic", "out").save()
+    assert bodies(tmp_path / "s") == Counter("ab")
+    assert bodies(tmp_path / "s", "of-column") == Counter()
+    with pytest.raises(Exception, match="may hold only letters"):
+        rows.write.format("rocketflow").mode("append").options(path=str(tmp_path / "s"), topic="a/b").save()
+
+
+def test_a_frame_of_the_source_is_refused_with_the_columns_to_select(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    put(path, ["a"])
+    rows = spark.read.format("rocketflow").options(path=str(path), subscribe="in").load()
+    with pytest.raises(Exception, match="queueOffset, uniqKey, msgId") as caught:
+        rows.write.format("rocketflow").mode("append").options(path=str(path), topic="out").save()
+    said = str(caught.value)
+    select = said[said.index("df.select(") + len("df.select(") :].partition(")")[0]
+    columns = [one.strip(' "') for one in select.split(",")]
+    rows.select(*columns).write.format("rocketflow").mode("append").options(path=str(path), topic="out").save()
+    assert bodies(path) == Counter("a")
+
+
+def test_one_row_batches_spread_over_the_queues(spark: SparkSession, tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "s", tmp_path / "c"
+    for number in range(8):
+        put(path, [f"m{number}"])
+    run(source(spark, path, maxOffsetsPerTrigger="1").select("body"), path, checkpoint, queues="4")
+    with StoreReader(path) as reader:
+        assert [reader.max_offset("out", queue) for queue in range(4)] == [2, 2, 2, 2]
 
 
 def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: SparkSession, tmp_path: Path) -> None:
