@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.stop_signals import stop_waits
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _STOP_S: Final = 7.0
 """A stop has ten seconds, and this process wants some of them."""
 _POLL_S: Final = 0.02
+_TIED: Final = Path(__file__).with_name("tied_process.py")
 
 
 def run_child(
@@ -26,14 +28,20 @@ def run_child(
     """Run a command to its end; what it says is kept with `capture`.
 
     It gets a process group of its own, so that a terminal's Ctrl-C goes to this process alone. Whatever ends the wait
-    ends the whole group: it is asked first, and killed where seven seconds were not enough.
+    ends the whole group: every process of it gets SIGTERM, and SIGKILL after seven seconds. If this process is killed,
+    the kernel sends SIGTERM to the command (`tied_process`).
     """
     pipe = subprocess.PIPE if capture else None
     child: subprocess.Popen[str] | None = None
     try:
         with stop_waits():  # a child that nobody knows of could not be stopped
             child = subprocess.Popen(
-                command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+                [sys.executable, "-I", str(_TIED), str(os.getpid()), *command],
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                env=environment,
+                start_new_session=True,
             )
         out, error = child.communicate()
     except BaseException:
@@ -46,8 +54,8 @@ def run_child(
 def _stop_group(child: subprocess.Popen[str]) -> None:
     """Ask the child to stop, and see to it that nothing of its group is left."""
     deadline = time.monotonic() + _STOP_S
-    if child.poll() is None:
-        child.terminate()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.communicate(timeout=_STOP_S)  # what it says has to go somewhere
     _wait_until_gone(child, deadline)

