@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -208,7 +209,7 @@ class StoreLife(RuleBasedStateMachine):
     def open(self) -> None:
         self.store = MessageStore.open(self.path, self.config)
         self.reader = StoreReader(self.path, self.config)
-        self.turns: dict[str, int] = {}
+        self.turns = Counter(one.row.topic for one in self.messages)
         self.durable = self.end
         self.newest_ms = max((one.store_timestamp for one in self.messages), default=0)
         self.looked = -1
@@ -233,7 +234,7 @@ class StoreLife(RuleBasedStateMachine):
         for row in rows:
             queue_id = row.queue_id
             if queue_id is None:
-                queue_id = self.turns.get(row.topic, 0) % QUEUES
+                queue_id = self.turns[row.topic] % QUEUES
                 self.turns[row.topic] = queue_id + 1
             file_end = self.end - self.end % LOG_FILE + LOG_FILE
             size = self.size_of(row)
