@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 from typing import Annotated, Any
@@ -16,18 +17,37 @@ from rocketflow.cli.store_commands import store_app
 from rocketflow.printable import printable
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
+_COMPLETE = "_ROCKETFLOW_COMPLETE"
+
+
+class Shell(enum.Enum):
+    """Shells that `completion` prints a script for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
 
 app = typer.Typer(
     name="rocketflow",
     help="A Spark Structured Streaming pipeline on RocketMQ's storage design.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=False,  # the command `completion` prints the script of any shell, whichever this one is
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(store_app, name="store")
 app.add_typer(bridge_app, name="bridge")
 app.add_typer(quality_app, name="quality")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from rocketflow import __version__
+
+        print(f"rocketflow {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -37,6 +57,9 @@ def _root(
         str | None,
         typer.Option("--logging", metavar="FILE", help="Where log lines go: a JSON file like conf/logging.json."),
     ] = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     if debug:
         os.environ["ROCKETFLOW_DEBUG"] = "1"
@@ -51,6 +74,20 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON objec
     from rocketflow.cli.machine import versions
 
     _print_fields(versions(), as_json)
+
+
+@app.command()
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell to complete in.")],
+) -> None:
+    """Print the script that completes rocketflow's commands and options.
+
+    Example: rocketflow completion bash >> ~/.bashrc
+    """
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="rocketflow", complete_var=_COMPLETE, shell=shell.value)
+    print(script)
 
 
 @app.command()
@@ -72,17 +109,25 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
         raise typer.Exit(failures.EXIT_FINDINGS)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
 def submit(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="A job, e.g. jobs/stream.py or stream.")],
 ) -> None:
-    """spark-submit with the settings measured best; extra Spark options go behind `--`.
+    """Run a job by spark-submit with the settings measured best; extra Spark options go after `--`.
+
+    `rocketflow submit JOB --help` prints the options of a job.
 
     Example: rocketflow submit stream --source /data/s --subscribe t --sink /data/s --topic u --checkpoint /data/c
     """
-    from rocketflow.submit import submit_job
+    from rocketflow.submit import job_names, submit_job
 
+    if job in ("--help", "-h"):
+        print(context.get_help())
+        print(f"\nJobs: {', '.join(job_names())}")
+        raise typer.Exit
     arguments = ["--" if one == _SPARK_ARGUMENTS else one for one in context.args]
     raise typer.Exit(submit_job(job, arguments))
 
@@ -122,6 +167,10 @@ def run(arguments: list[str]) -> int:
     arguments = _without_debug(arguments)
     if arguments[:1] == ["submit"]:  # the parser would swallow the separator
         arguments = [_SPARK_ARGUMENTS if one == "--" else one for one in arguments]
+    if _COMPLETE in os.environ:  # a shell asks what may follow: `completion` printed the script that does
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         result = app(args=arguments, prog_name="rocketflow", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0

@@ -1,7 +1,7 @@
 """RocketMQ's store in Python: append, read, recover, without a broker and without Spark.
 
 with MessageStore.open(path) as store:
-    store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"]))
+    store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"])).raise_for_status()
 reader = StoreReader(path)
 """
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rocketflow_store.status import GetMessageStatus as GetMessageStatus
     from rocketflow_store.status import PutMessageStatus as PutMessageStatus
     from rocketflow_store.store_reader import StoreReader as StoreReader
+
+__version__ = "0.1.0"
 
 _HOMES = {
     "AppendBatchResult": "results",

@@ -1,0 +1,87 @@
+"""The command's front door: ways to start it, its version, its help, completion in a shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import rocketflow
+import rocketflow_store
+from rocketflow.cli.app import run
+
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def start(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rocketflow", *arguments],
+        env={**ENVIRONMENT, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_module_starts_the_command_line_and_keeps_its_exit_codes(tmp_path: Path) -> None:
+    done = start("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"rocketflow {rocketflow.__version__}\n", "")
+    assert start("store", "info", str(tmp_path / "missing")).returncode == 2
+
+
+def test_both_packages_and_the_distribution_have_one_version() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert rocketflow.__version__ == rocketflow_store.__version__ == declared
+
+
+@pytest.mark.parametrize("command", [[], ["store"], ["store", "cat"], ["quality"], ["bridge"], ["doctor"]])
+def test_short_help_prints_what_long_help_prints(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    long = capsys.readouterr().out
+    assert run([*command, "-h"]) == 0
+    assert capsys.readouterr().out == long != ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_answers_what_the_script_of_a_shell_asks(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    assert run(["completion", shell]) == 0
+    assert f"complete_{shell}" in capsys.readouterr().out
+    asked = "rocketflow store re"
+    answer = start(
+        _ROCKETFLOW_COMPLETE=f"complete_{shell}",
+        COMP_WORDS=asked,
+        COMP_CWORD="2",
+        _TYPER_COMPLETE_ARGS=asked,
+        _TYPER_COMPLETE_FISH_ACTION="get-args",
+    ).stdout
+    assert "recover" in answer
+    assert "rebuild" in answer
+    assert "verify" not in answer
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_completion_script_works_in_bash(tmp_path: Path) -> None:
+    command = tmp_path / "rocketflow"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rocketflow "$@"\n')
+    command.chmod(0o755)
+    script = (
+        'eval "$(rocketflow completion bash)"; COMP_WORDS=(rocketflow store re); COMP_CWORD=2; '
+        '_rocketflow_completion rocketflow; echo "${COMPREPLY[@]}"'
+    )
+    environment = {**ENVIRONMENT, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert sorted(done.stdout.split()) == ["rebuild", "recover"]
+
+
+def test_completion_of_an_unknown_shell_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "csh"]) == 2
+    assert "bash" in capsys.readouterr().err
