@@ -256,8 +256,8 @@ def test_queues_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     capsys.readouterr()
     shutil.rmtree(path / "consumequeue")
-    assert run(["store", "cat", str(path), "--topic", "t"]) == 2
-    assert f"rocketflow store rebuild {path}" in capsys.readouterr().err
+    assert run(["store", "cat", str(path), "--topic", "t"]) == 3  # the last orderly stop recorded its messages
+    assert "store verify --repair" in capsys.readouterr().err
 
 
 def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
