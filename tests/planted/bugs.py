@@ -804,7 +804,7 @@ BUGS: Final = (
         [f"{STORE}/test_sql92.py"],
     ),
     Bug(
-        "damaged-size-believed",
+        "impossible-size-believed",
         "a size in store.meta that no store can have makes all sizes those of an empty store",
         [Change(" if LIMITS[name][0] <= size <= LIMITS[name][1]}", "}")],
         [f"{STORE}/test_file_sizes.py"],
