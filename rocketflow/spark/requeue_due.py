@@ -37,27 +37,26 @@ FEW = 1 << 16
 class Due:
     """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait.
 
-    `file_lags` where delayOffset.json does not tell yet what was delivered; `queues_lost` where more may be due, in
-    queues that opening the store makes again.
+    `file_lags` where delayOffset.json does not tell yet what was delivered.
     """
 
     delayed: int
     timers_wait: bool
     next_due_ms: int | None
     file_lags: bool = False
-    queues_lost: bool = False
 
 
 def deliver_locally(job: RequeueJob) -> Told | None:
     """Deliver, or say what is due, without Spark; None where Spark is to do it."""
     if job.dry_run:
         return _previewed(job)
-    due = look(job)
-    if due.queues_lost:
-        print("queues of waiting messages are lost: they are made again from the log", file=sys.stderr, flush=True)
+    with StoreReader(job.store, job.store_config()) as reader:
+        lost = waiting_queues_are_lost(reader)
+    if lost:
+        print("queues of waiting messages are lost: they are rebuilt from the log", file=sys.stderr, flush=True)
         with open_when_free(job.store, job.store_config(), wait=job.wait):
             pass
-        due = look(job)
+    due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
         return _told(job, None, None, due.next_due_ms, "none"), 0
     if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
@@ -98,7 +97,7 @@ def look(job: RequeueJob) -> Due:
             positions, lags = positions_seen(reader, now_ms)
             delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
         low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
-        return Due(delayed, low < high, result.next_due_ms, lags, waiting_queues_are_lost(reader))
+        return Due(delayed, low < high, result.next_due_ms, lags)
 
 
 def _previewed(job: RequeueJob) -> Told:

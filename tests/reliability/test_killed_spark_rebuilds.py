@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketflow.spark import quiet_daemon
 from rocketflow.spark.rebuild_engine import SparkEngine
 from rocketflow_store.config import StorePaths
 from rocketflow_store.fsck.verify import verify_store
@@ -77,7 +78,7 @@ def command_line(pid: int) -> str:
 
 def workers_of(pid: int) -> list[int]:
     """Python workers of a driver or a cluster below `pid`: the children of Spark's daemons."""
-    daemons = [one for one in descendants(pid) if "pyspark.daemon" in command_line(one)]
+    daemons = [one for one in descendants(pid) if quiet_daemon.__name__ in command_line(one)]
     return [one for daemon in daemons for one in children(daemon)]
 
 
