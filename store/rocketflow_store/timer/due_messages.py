@@ -14,13 +14,7 @@ from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.message import PROPERTY_TIMER_DEL_UNIQKEY
-from rocketflow_store.timer.timer_rows import (
-    TimerRows,
-    born_timestamps,
-    delete_names,
-    identities,
-    rows_of_units,
-)
+from rocketflow_store.timer.timer_rows import TimerRows, born_timestamps, identities, recall_names, rows_of_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +39,7 @@ class Selection:
     foreign: Counter[str]
     """Deliveries of another writer, by message (`identities`), that no message was left out for yet."""
     deletes: set[tuple[int, str]] = field(default_factory=set)
-    """(tick, `topic+uniqKey`) of messages that were recalled."""
+    """(tick, name) of messages that were recalled; see `recall_names`."""
     deleted: int = 0
     already_delivered: int = 0
 
@@ -59,12 +53,13 @@ class Selection:
         """Which of these (final, due) messages are delivered now."""
         wanted = ~rows.deletes
         if self.deletes:
-            names = delete_names(segments)
-            suspects = np.flatnonzero(np.asarray(_among(names, {name for _, name in self.deletes})) & wanted)
-            for row in suspects.tolist():
-                if (self._tick(int(rows.due[row])), names[row].as_py()) in self.deletes:
-                    wanted[row] = False
-                    self.deleted += 1
+            recalled = {name for _, name in self.deletes}
+            for names in recall_names(segments):
+                suspects = np.flatnonzero(np.asarray(_among(names, recalled)) & wanted)
+                for row in suspects.tolist():
+                    if (self._tick(int(rows.due[row])), names[row].as_py()) in self.deletes:
+                        wanted[row] = False
+                        self.deleted += 1
         if self.foreign:
             keys = identities(segments, born_timestamps(records), rows.rolls)
             for row in np.flatnonzero(np.asarray(_among(keys, self.foreign.keys())) & wanted).tolist():

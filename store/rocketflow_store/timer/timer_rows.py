@@ -189,11 +189,14 @@ def real_places(segments: PropertySegments) -> tuple[list[str], npt.NDArray[np.i
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32), queue_ids.astype(np.int32)
 
 
-def delete_names(segments: PropertySegments) -> pa.Array:
-    """What a message is called by one that deletes it: `topic+uniqKey`."""
-    return pc.binary_join_element_wise(
-        segments.column(PROPERTY_REAL_TOPIC), segments.column(PROPERTY_UNIQ_KEY).fill_null(""), "+"
-    )
+def recall_names(segments: PropertySegments) -> tuple[pa.Array, pa.Array]:
+    """Return the two names by which messages are recalled: `topic+uniqKey`, and `uniqKey` alone.
+
+    RocketMQ 5.3.2 and 5.3.3 write the first, versions before and after them the second (since 5.4.0 unless
+    appendTopicForTimerDeleteKey is set). A store that was upgraded holds both.
+    """
+    unique = segments.column(PROPERTY_UNIQ_KEY)
+    return pc.binary_join_element_wise(segments.column(PROPERTY_REAL_TOPIC), unique.fill_null(""), "+"), unique
 
 
 def identities(segments: PropertySegments, born: Ints, rolls: Ints) -> pa.Array:

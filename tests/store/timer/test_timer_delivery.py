@@ -77,14 +77,14 @@ def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
     world = World(tmp_path / "s", roll_window=3_600)
     with world.open() as store:
         numbers = [world.send(store, after) for after in (5_000, 5_000, 5_000, 3 * HOUR, 3 * HOUR)]
-        world.recall(store, numbers[1])
-        world.recall(store, numbers[3])
+        for number in (1, 2, 3):
+            world.recall(store, numbers[number])
     world.run()
     for hours in (0.01, 1, 2, 2.5, 3.1):
         world.now = START + int(hours * HOUR)
         world.run()
         world.check()
-    assert set(world.delivered()) == {0, 2, 4}
+    assert set(world.delivered()) == {0, 4}
 
 
 @pytest.mark.parametrize("taken_in", [False, True])

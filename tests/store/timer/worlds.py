@@ -70,10 +70,10 @@ class World:
         return number
 
     def recall(self, store: MessageStore, number: int) -> None:
-        """Send what recalls a message, as a broker does."""
+        """Send what recalls a message, as a broker does: of odd ones RocketMQ 5.3.3, of even ones 5.5.0."""
         victim = self.sent[number]
         properties = {
-            "TIMER_DEL_UNIQKEY": f"{victim.topic}+K{number}",
+            "TIMER_DEL_UNIQKEY": f"{victim.topic}+K{number}" if number % 2 else f"K{number}",
             "TIMER_DELIVER_MS": str(victim.due),
             "UNIQ_KEY": f"K{number}",
         }
