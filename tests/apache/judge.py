@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from rocketflow_store import MessageExt, StoreConfig, StoreReader
 from rocketflow_store.format.message_id import decode_host, encode_host
 from tests.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
+from tests.reliability.trials import LEVEL
 
 HERE = Path(__file__).parent
 FLAGS = (
@@ -20,6 +22,15 @@ FLAGS = (
     *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),
 )
+
+
+VERSIONS: Final = ("5.5.0", "5.3.3", "4.9.7")
+VERSIONS_5: Final = VERSIONS[:2]
+
+
+def versions(*sample: str, of: tuple[str, ...] = VERSIONS) -> tuple[str, ...]:
+    """Return the RocketMQ versions that judge: those of `sample` in a short run, all of `of` in a longer one."""
+    return sample if LEVEL == "sample" else of
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,9 @@ def compiled(name: str, version: str, lib: Path) -> Path:
 class ApacheStore:
     """The store module of one RocketMQ version; skips the test, with the reason, where it cannot be had."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, conf: str = "") -> None:
+        """`conf` is added to the store's settings, as lines of a broker.conf."""
+        self._conf = conf
         try:
             self._java = java_and_javac()[0]
             self._lib = fetch_jars(f"apache/{version}", [f"org.apache.rocketmq:rocketmq-store:{version}"])
@@ -115,6 +128,7 @@ class ApacheStore:
             text=True,
             timeout=timeout_s,
             check=False,
+            env={**os.environ, "JUDGE_CONF": self._conf},
         )
         answers = [line.split("\t") for line in done.stdout.splitlines()]
         behind = [one for one in answers if one[0] == "BEHIND"]

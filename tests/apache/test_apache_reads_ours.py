@@ -1,4 +1,4 @@
-"""Directories that we wrote, opened by Apache RocketMQ 5.3.3 and 4.9.7, appended to by it, and read on by us."""
+"""Directories that we wrote, opened by Apache RocketMQ 5.5.0, 5.3.3 and 4.9.7, appended to by it, and read on by us."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.message import MessageBatch
-from tests.apache.judge import ApacheStore, read_ours
+from tests.apache.judge import ApacheStore, read_ours, versions
 from tests.reliability.trials import ROOT, environment
 
 pytestmark = pytest.mark.apache
@@ -28,9 +28,13 @@ SIZES = StoreConfig(
 )
 
 
-@pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
-def apache(request: pytest.FixtureRequest) -> ApacheStore:
-    return ApacheStore(request.param)
+@pytest.fixture
+def apache(version: str) -> ApacheStore:
+    return ApacheStore(version)
+
+
+def judged_by(*sample: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("version", versions(*sample))
 
 
 def fill(path: Path) -> None:
@@ -76,6 +80,7 @@ def check_and_append(apache: ApacheStore, path: Path) -> None:
     assert verify_store(path).findings == []
 
 
+@judged_by("5.5.0", "4.9.7")
 def test_what_we_append(apache: ApacheStore, tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)
@@ -97,6 +102,7 @@ def crash_and_recover(path: Path) -> None:
         assert store.recovery.truncated_to < store.recovery.truncated_from or store.recovery.dispatched
 
 
+@judged_by("5.3.3", "4.9.7")
 def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)
@@ -105,6 +111,7 @@ def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@judged_by("5.5.0")
 def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES):
@@ -118,6 +125,7 @@ def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object)
     check_and_append(apache, path)
 
 
+@judged_by("5.5.0", "4.9.7")
 def test_apache_that_opened_a_killed_store_is_noticed(apache: ApacheStore, tmp_path: Path) -> None:
     """What our writer confirmed holds until another one opens the directory: 4.9 leaves `abort` as it is."""
     path = tmp_path / "s"

@@ -1,4 +1,4 @@
-"""BatchCQ topics: what Apache RocketMQ 5.3.3 writes we read, what we write it reads; both dispatch to equal bytes."""
+"""BatchCQ topics: what Apache RocketMQ 5.x writes we read, what we write it reads; both dispatch to equal bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import INNER_BATCH_FLAG, MessageBatch
-from tests.apache.judge import ApacheStore, compiled
+from tests.apache.judge import VERSIONS_5, ApacheStore, compiled, versions
 
 pytestmark = pytest.mark.apache
 
@@ -33,9 +33,9 @@ COUNTS = [3, 1, 40, 2, 7]
 class BatchJudge(ApacheStore):
     """Apache's store with BatchCQ topics."""
 
-    def __init__(self) -> None:
-        super().__init__("5.3.3")
-        self._classes = compiled("BatchJudge", "5.3.3", self._lib)
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        self._classes = compiled("BatchJudge", version, self._lib)
 
     def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
         sizes = (
@@ -48,9 +48,10 @@ class BatchJudge(ApacheStore):
         return self.run("BatchJudge", [str(store), *map(str, sizes), "batches,more"], store.parent, lines)
 
 
-@pytest.fixture(scope="module")
-def apache() -> BatchJudge:
-    return BatchJudge()
+@pytest.fixture(scope="module", params=versions("5.5.0", of=VERSIONS_5))
+def apache(request: pytest.FixtureRequest) -> BatchJudge:
+    """RocketMQ has BatchCQ topics since 5.0."""
+    return BatchJudge(request.param)
 
 
 def batch_body(number: int) -> bytes:

@@ -1,5 +1,5 @@
-"""A real RocketMQ 5.3.3 broker boots on directories of ours, serves them to Apache's client, takes messages from it,
-stops in order, and leaves what we can read on."""
+"""A real RocketMQ broker boots on directories of ours, serves them to Apache's client, takes messages from it, stops in
+order, and leaves what we can read on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_comm
 from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.apache.crash_images import KINDS, make_images
 from tests.apache.crash_images import SIZES as CRASH_SIZES
-from tests.apache.judge import JudgedMessage, read_ours
+from tests.apache.judge import VERSIONS_5, JudgedMessage, read_ours, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES, crash_and_recover, fill
 from tests.apache.test_crash_images import read_around, recovered_by_us
@@ -66,8 +66,9 @@ def repaired(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
 @pytest.mark.parametrize("write", [commit] if LEVEL == "sample" else [fill, commit, recovered, repaired])
-def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
     write(path)
     mine = read_ours(path)
@@ -75,7 +76,7 @@ def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], tmp
         ends = {queue: bounds[1] for queue, bounds in reader.snapshot().queues.items()}
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine if topic != COMMIT_TOPIC})
     orders = [one for one in mine.values() if (one.topic, one.queue_id) == ("orders", 0)]
-    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
+    with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
         assert (path / "abort").exists()
         with StoreReader(path) as reader:
             assert reader.state == "running"
@@ -145,7 +146,8 @@ def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> Non
     before, _ = recovered_by_us(path)
     with MessageStore.open(path, CRASH_SIZES) as store:
         store.create_topic("t0", 2)
-    with RealBroker("5.3.3", path, CRASH_SIZES, tmp_path / "home") as broker:
+    version = VERSIONS_5[number // len(KINDS)]
+    with RealBroker(version, path, CRASH_SIZES, tmp_path / "home") as broker:
         sends = [f"SEND\tt0\t1\t{base64.b64encode(b'net %d' % n).decode()}\ttn\tnet{n}" for n in range(5)]
         answers = broker.ask("t0", sends)
     assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * 5, (SEED, image.kind, image.what)
@@ -162,7 +164,8 @@ def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> Non
 
 
 @pytest.mark.slow
-def test_a_broker_with_light_queues_takes_over_their_positions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", versions("5.3.3", of=VERSIONS_5))
+def test_a_broker_with_light_queues_takes_over_their_positions(version: str, tmp_path: Path) -> None:
     """It reads `lmqConsumerOffset.json` and writes it anew when it stops."""
     path = tmp_path / "s"
     config = replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)
@@ -176,7 +179,7 @@ def test_a_broker_with_light_queues_takes_over_their_positions(tmp_path: Path) -
     ours = json.loads(file.path.read_text())
     assert (ours["offsetTable"], ours["lmqOffsetTable"]) == ({"orders@g": {"0": 3}}, {"%LMQ%a@%LMQ%g": 5})
     before = file.path.stat().st_ino, file.path.stat().st_mtime_ns
-    with RealBroker("5.3.3", path, config, tmp_path / "home", "enableLmq=true\nenableMultiDispatch=true\n") as broker:
+    with RealBroker(version, path, config, tmp_path / "home", "enableLmq=true\nenableMultiDispatch=true\n") as broker:
         answers = broker.ask("orders", [f"SEND\torders\t0\t{base64.b64encode(b'net').decode()}\ttn\tnet"])
     assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"]
     assert (file.path.stat().st_ino, file.path.stat().st_mtime_ns) != before

@@ -1,5 +1,7 @@
 """Apache's own store recovers the same crash images as we do: whatever it serves we serve, in the same places.
 
+RocketMQ 5.3.3 and 5.5.0 are asked, this one also with enableAcceleratedRecovery, which goes by our checkpoint.
+
 Where it differs the reason is told and counted: those in `OURS_LESS` are by design, everything else is a failure.
 """
 
@@ -16,7 +18,7 @@ from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.fsck.repair import repair_store
 from tests.apache.crash_images import IMAGES_A_RUN, KINDS, SIZES, Image, make_images
-from tests.apache.judge import ApacheStore, JudgedMessage, judged_ours
+from tests.apache.judge import VERSIONS_5, ApacheStore, JudgedMessage, judged_ours, versions
 from tests.reliability.trials import FULL, SEED
 
 pytestmark = pytest.mark.apache
@@ -174,39 +176,50 @@ def why_not_ours(image: Image, message: JudgedMessage, theirs: Served, ours: Ser
     return ONLY_OURS_SEES if image.synced <= image.damage < message.phy_offset and cut_there else None
 
 
+def read_copies(
+    apache: ApacheStore, stores: list[Path], room: Path, queues: list[tuple[str, int]]
+) -> dict[str, list[JudgedMessage] | None]:
+    """Return what Apache serves of copies of the directories, by their names; see `ApacheStore.read_each`."""
+    for one in stores:
+        shutil.copytree(one, room / one.name)
+    found = apache.read_each([room / one.name for one in stores], SIZES, queues)
+    for one in found:
+        shutil.rmtree(one)
+    return {one.name: messages for one, messages in found.items()}
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_what_apache_recovers_we_recover(tmp_path: Path) -> None:
-    apache = ApacheStore("5.3.3")
+    judges = {one: ApacheStore(one) for one in versions("5.3.3", of=VERSIONS_5)}
+    judges["5.5.0 accelerated"] = ApacheStore("5.5.0", "enableAcceleratedRecovery=true")
     seen, compared = Differences(), Counter[str]()
     for seed in range(SEED, SEED + RUNS):
         images = make_images(tmp_path / "images", seed)
         ours: dict[Path, Served] = {}
         with_damage = set()
-        copies = []
         for image in images:
             mine = tmp_path / "ours" / image.path.name
             shutil.copytree(image.path, mine)
             ours[image.path], damaged = recovered_by_us(mine)
             if damaged:
                 with_damage.add(image.path)
-            copies.append(tmp_path / "theirs" / image.path.name)
-            shutil.copytree(image.path, copies[-1])
         queues = sorted({place[:2] for place in images[0].truth})
-        served = apache.read_each(copies, SIZES, queues)
-        shutil.rmtree(tmp_path / "theirs")
-        again = apache.read_each([tmp_path / "ours" / one.path.name for one in images], SIZES, queues)
-        for image in images:
-            mine = tmp_path / "ours" / image.path.name
-            compare(image, served[tmp_path / "theirs" / image.path.name], ours[image.path], seen)
-            compared[image.kind] += 1
-            left = again[mine]
-            if left is None or not reads_the_same(
-                image, left, ours[image.path], damaged=image.path in with_damage or image.damage >= 0
-            ):
-                seen.wrong.append(
-                    f"{image.path.name} ({image.kind}, {image.what}): Java reads our recovery differently"
-                )
+        for version, apache in judges.items():
+            served = read_copies(apache, [one.path for one in images], tmp_path / version / "theirs", queues)
+            again = read_copies(
+                apache, [tmp_path / "ours" / one.path.name for one in images], tmp_path / version, queues
+            )
+            for image in images:
+                compare(image, served[image.path.name], ours[image.path], seen)
+                left = again[image.path.name]
+                if left is None or not reads_the_same(
+                    image, left, ours[image.path], damaged=image.path in with_damage or image.damage >= 0
+                ):
+                    seen.wrong.append(
+                        f"{image.path.name} ({image.kind}, {image.what}): {version} reads our recovery differently"
+                    )
+        compared.update(image.kind for image in images)
         if not seen.wrong:  # what is wrong can be looked at
             shutil.rmtree(tmp_path / "images")
             shutil.rmtree(tmp_path / "ours")

@@ -14,6 +14,7 @@ from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import SCHEDULE_TOPIC
 from rocketflow_store.schedule.delivery import deliver_due
+from tests.apache.judge import VERSIONS_5
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
 from tests.reliability.trials import LEVEL
@@ -62,8 +63,9 @@ def has(path: Path, who: str, level: int) -> bool:
     return sum(one.startswith(f"{who} {level} ".encode()) for one, _, _ in there(path)) == EACH
 
 
+@pytest.mark.parametrize("version", VERSIONS_5)
 @pytest.mark.parametrize("stop", ["orderly", "killed"])
-def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
+def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str, version: str) -> None:
     """A killed broker has not written how far it was (it does so every 10 s): the log tells."""
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
@@ -73,7 +75,7 @@ def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
                 one = Message("orders", body("ours", level, number), delay_time_level=level, queue_id=number % 2)
                 assert store.put_message(one).stored
     sent = {("ours", 1), ("ours", 5)}
-    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
+    with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
         until(lambda: has(path, "ours", 1))
         lines = []
         for level in (1, 2, 4):
@@ -96,7 +98,7 @@ def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str) -> None:
             pytest.skip("the broker took so long to stop that it had delivered everything")
         positions = DelayOffsetsFile(path / "config").offsets()
         assert positions[4] == EACH
-    with RealBroker("5.3.3", path, SIZES, tmp_path / "home"):
+    with RealBroker(version, path, SIZES, tmp_path / "home"):
         until(lambda: has(path, "ours", 5))
     with MessageStore.open(path) as store:
         assert deliver_due(store).rows == 0

@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
-from tests.apache.judge import read_ours
+from tests.apache.judge import VERSIONS_5, read_ours, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES as SMALL
 
@@ -47,11 +47,12 @@ def lose_the_end(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_serves_what_is_in_front_of_them_and_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
+def test_a_broker_serves_what_is_in_front_of_them_and_behind(version: str, tmp_path: Path) -> None:
     """It gets past them without losing a message or making one up: that in front of them comes again in their place."""
     path = tmp_path / "s"
     lose_the_end(path)
-    with RealBroker("5.3.3", path, SIZES, tmp_path / "home") as broker:
+    with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
         sends = [f"SEND\t{topic}\t0\t{base64.b64encode(b'behind').decode()}\tt\tk" for topic in ("shop", "new")]
         answers = broker.ask("shop", ["PULL\tshop\t0", *sends, "PULL\tshop\t0", "PULL\tnew\t0", "PULL\tlater\t0"])
     assert [one[1:3] for one in answers if one[0] == "SENT"] == [["SEND_OK", str(KEPT + LOST)], ["SEND_OK", "2"]]

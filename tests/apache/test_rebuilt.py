@@ -11,7 +11,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
-from tests.apache.judge import ApacheStore, read_ours
+from tests.apache.judge import ApacheStore, read_ours, versions
 
 pytestmark = pytest.mark.apache
 
@@ -20,7 +20,7 @@ SIZES = StoreConfig(
 )
 
 
-@pytest.mark.parametrize("version", ["5.3.3", "4.9.7"])
+@pytest.mark.parametrize("version", versions("5.5.0", "4.9.7"))
 def test_apache_serves_what_was_rebuilt(version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:

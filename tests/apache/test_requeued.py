@@ -1,4 +1,4 @@
-"""Send-backs and requeues of ours, read and gone on with by Apache RocketMQ 5.3.3."""
+"""Send-backs and requeues of ours, read and gone on with by Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
 from rocketflow_store.retry.requeue_run import RequeuedBatch, RequeueRequest, advance_run, begin_run
 from rocketflow_store.retry.send_back import SendBack, consumer_send_msgs_back
-from tests.apache.judge import ApacheStore
+from tests.apache.judge import ApacheStore, versions
 from tests.apache.test_apache_reads_ours import SIZES, check_and_append
 
 pytestmark = pytest.mark.apache
 
 
-def test_what_was_sent_back_and_requeued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", versions("5.5.0"))
+def test_what_was_sent_back_and_requeued(version: str, tmp_path: Path) -> None:
     path, count = tmp_path / "s", 500
     with MessageStore.open(path, SIZES) as store:
         store.put_messages(Message("orders", b"one %d" % n, tags="t", keys=[f"k{n}"]) for n in range(20))
@@ -34,4 +35,4 @@ def test_what_was_sent_back_and_requeued(tmp_path: Path) -> None:
             chunks = list(requeued_chunks(reader, rows, store.config))
         advance_run(store, run, RequeuedBatch({0: count}, True, count, chunks, {"back": count}))
         assert [one.properties["REQUEUE_RUN_ID"] for one in store.query_message("back", "s499")] == ["r"]
-    check_and_append(ApacheStore("5.3.3"), path)
+    check_and_append(ApacheStore(version), path)

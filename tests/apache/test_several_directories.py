@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.errors import MissingStorePathError
 from rocketflow_store.fsck.verify import verify_store
-from tests.apache.judge import ApacheStore, read_ours
+from tests.apache.judge import ApacheStore, read_ours, versions
 
 pytestmark = pytest.mark.apache
 
@@ -21,7 +21,7 @@ SIZES = StoreConfig(
 )
 
 
-@pytest.fixture(params=["5.3.3", "4.9.7"])
+@pytest.fixture(params=versions("5.5.0", "4.9.7"))
 def apache(request: pytest.FixtureRequest) -> ApacheStore:
     return ApacheStore(request.param)
 

@@ -1,4 +1,4 @@
-"""A RocketMQ 5.3.3 broker and we take turns on one directory: each timer message comes once, at its time."""
+"""A RocketMQ 5.5.0 or 5.3.3 broker and we take turns on one directory: each timer message comes once, at its time."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.timer.deliver_due import TimerRun, deliver_due_timers
 from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
+from tests.apache.judge import VERSIONS_5, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
 from tests.reliability.trials import FULL, LEVEL
@@ -32,15 +33,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def put(path: Path, due: dict[str, int], recalled: tuple[str, ...] = ()) -> None:
-    """Messages by their names, and what recalls some of them."""
+def put(path: Path, due: dict[str, int], recalled: tuple[str, ...], version: str) -> None:
+    """Messages by their names, and what recalls some of them as that broker would."""
     with MessageStore.open(path, CONFIG) as store:
         for number, (name, at) in enumerate(due.items()):
             properties = {"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": f"KEY{name}"}
             sent = store.put_message(Message("t", name.encode(), properties=properties, queue_id=number % 2))
             assert sent.topic == TIMER_TOPIC
         for name in recalled:
-            recall = {"TIMER_DEL_UNIQKEY": f"t+KEY{name}", "TIMER_DELIVER_MS": str(due[name]), "UNIQ_KEY": f"KEY{name}"}
+            named = f"t+KEY{name}" if version == "5.3.3" else f"KEY{name}"
+            recall = {"TIMER_DEL_UNIQKEY": named, "TIMER_DELIVER_MS": str(due[name]), "UNIQ_KEY": f"KEY{name}"}
             assert store.put_message(Message("t", b"0", properties=recall)).topic == TIMER_TOPIC
 
 
@@ -92,20 +94,21 @@ def cut_the_wheel_and_repair(path: Path) -> None:
     assert repair_store(path, CONFIG).left.findings == []
 
 
+@pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
 @pytest.mark.parametrize("between", [cut_the_wheel_and_repair, *([leave_alone] if LEVEL != "sample" else [])])
-def test_a_broker_goes_on_where_we_were(tmp_path: Path, between: Callable[[Path], None]) -> None:
+def test_a_broker_goes_on_where_we_were(tmp_path: Path, between: Callable[[Path], None], version: str) -> None:
     """We deliver some, the broker the rest, and neither anything twice."""
     path = tmp_path / "s"
     start = now_ms()
     ours = {f"ours{number}": start + 1_000 + number % 2 * 500 for number in range(12)}
     theirs = {f"theirs{number}": start + 6_000 + number % 3 * 1000 for number in range(12)}
     far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
-    put(path, {**ours, **theirs, **far}, recalled=("theirs3", "far2"))
+    put(path, {**ours, **theirs, **far}, ("theirs3", "far2"), version)
     while now_ms() < start + 3_000:
         time.sleep(0.05)
     assert deliver(path).delivered == len(ours)
     between(path)
-    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+    with RealBroker(version, path, CONFIG, tmp_path / "home"):
         wait_for(path, set(theirs) - {"theirs3"})
     run = deliver(path)
     assert (run.delivered, run.pending) == (0, 4)
@@ -116,18 +119,19 @@ def test_a_broker_goes_on_where_we_were(tmp_path: Path, between: Callable[[Path]
 
 
 @pytest.mark.skipif(not FULL, reason="with RF_FULL=1: two starts of a broker")
-def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS_5)
+def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path, version: str) -> None:
     path = tmp_path / "s"
     start = now_ms()
     early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
     late = {f"late{number}": start + 60_000 + number % 3 * 1000 for number in range(20)}
-    put(path, {**early, **late}, recalled=("early3", "late2"))
-    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+    put(path, {**early, **late}, ("early3", "late2"), version)
+    with RealBroker(version, path, CONFIG, tmp_path / "home"):
         wait_for(path, set(early) - {"early3"})
     before = delivered(path)
     cut_the_wheel_and_repair(path)
     assert delivered(path) == before
-    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+    with RealBroker(version, path, CONFIG, tmp_path / "home"):
         wait_for(path, set(late) - {"late2"})
     assert deliver(path).delivered == 0
     found = delivered(path)
@@ -138,16 +142,17 @@ def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL, reason="with RF_FULL=1: four starts of a broker")
+@pytest.mark.parametrize("version", VERSIONS_5)
 @pytest.mark.parametrize("between", [leave_alone, lose_the_wheel, lose_everything])
-def test_turns(tmp_path: Path, between: Callable[[Path], None]) -> None:
+def test_turns(tmp_path: Path, between: Callable[[Path], None], version: str) -> None:
     path = tmp_path / "s"
     start = now_ms()
     early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
     far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
-    put(path, {**early, **far}, recalled=("early3", "far2"))
+    put(path, {**early, **far}, ("early3", "far2"), version)
     assert set(delivered(path)) <= set(early)
     assert deliver(path).pending >= 4  # wheel, log and timercheck are there: the broker goes on from them
-    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home") as broker:
+    with RealBroker(version, path, CONFIG, tmp_path / "home") as broker:
         wait_for(path, set(early) - {"early3"})
         soon = now_ms() + 5_000
         lines = [f"SEND\tt\t{n % 2}\t{base64.b64encode(b'sent%d' % n).decode()}\ta\tk\t0\t{soon}" for n in range(6)]
@@ -162,12 +167,12 @@ def test_turns(tmp_path: Path, between: Callable[[Path], None]) -> None:
     assert run.delivered == len(set(sent) - set(before))
     assert set(delivered(path)) == (set(early) - {"early3"}) | set(sent)
     late = {f"late{number}": now_ms() + 6_000 + number % 2 * 1000 for number in range(10)}
-    put(path, late, recalled=("late9",))
+    put(path, late, ("late9",), version)
     run = deliver(path)
     check = read_timer_checkpoint(path / "config" / "timercheck")
     with StoreReader(path, CONFIG) as reader:
         assert check.last_timer_queue_offset == check.master_timer_queue_offset == reader.max_offset(TIMER_TOPIC, 0)
-    with RealBroker("5.3.3", path, CONFIG, tmp_path / "home"):
+    with RealBroker(version, path, CONFIG, tmp_path / "home"):
         wait_for(path, set(late) - {"late9"})
     assert deliver(path).delivered == 0
     found = delivered(path)

@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.StringReader;
 import java.lang.reflect.Constructor;
 import java.net.Inet6Address;
 import java.net.InetSocketAddress;
@@ -13,6 +14,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -31,7 +33,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 /**
  * Apache's own store over a directory, driven by lines on stdin:
  * READ topic queueId | KEY topic key | PUT topic queueId base64(body) tags keys. One answer a line; fields by tabs.
- * The environment's STORE_PATH_COMMIT_LOG names the CommitLog's directories where they are not below args[0].
+ * The environment's STORE_PATH_COMMIT_LOG names the CommitLog's directories where they are not below args[0], JUDGE_CONF
+ * holds lines of a broker.conf.
  * Where args[0] is "-" the directories come on stdin, one after another: OPEN path. Each is answered by OPENED or REFUSED,
  * and thrown away at the next.
  */
@@ -74,7 +77,7 @@ public class Judge {
         System.exit(0);
     }
 
-    private static MessageStoreConfig config(String path, String[] args) {
+    private static MessageStoreConfig config(String path, String[] args) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(path);
         config.setStorePathCommitLog(System.getenv().getOrDefault("STORE_PATH_COMMIT_LOG", path + "/commitlog"));
@@ -84,6 +87,9 @@ public class Judge {
         config.setMaxIndexNum(Integer.parseInt(args[4]));
         config.setHaListenPort(0);
         config.setDiskMaxUsedSpaceRatio(99);
+        Properties more = new Properties();
+        more.load(new StringReader(System.getenv().getOrDefault("JUDGE_CONF", "")));
+        MixAll.properties2Object(more, config);
         return config;
     }
 
