@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.stop_signals import stop_waits
+from rocketflow.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,9 +152,9 @@ def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
         queue_id=_typed(fields, "queueId", int) if fields.get("queueId") is not None else queue,
         sharding_key=_typed(fields, "shardingKey", str),
         flag=_typed(fields, "flag", int) or 0,
-        born_timestamp=_typed(fields, "bornTimestamp", int),
+        born_timestamp=_time(fields, "bornTimestamp"),
         delay_time_level=_typed(fields, "delayTimeLevel", int) or 0,
-        deliver_timestamp=_typed(fields, "deliverTimestamp", int),
+        deliver_timestamp=_time(fields, "deliverTimestamp"),
     )
 
 
@@ -162,6 +163,17 @@ def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         raise ValueError(f"{name} must be {'a string' if kind is str else 'a whole number'}")
     return value
+
+
+def _time(fields: dict[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        found: int | None = _typed(fields, name, int)
+        return found
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _body(fields: dict[str, Any]) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from rocketflow.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def ledger_lines(reader: StoreReader, run_id: str | None, kind: str | None, *, e
 
 def as_text(fields: dict[str, Any]) -> str:
     """One line for people."""
-    when = datetime.fromtimestamp(fields["time"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    when = iso_time(fields["time"])
     to = fields["to"]
     if isinstance(to, dict):
         to = ", ".join(f"{topic} {count}" for topic, count in to.items())

@@ -7,6 +7,7 @@ import enum
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.times import iso_time
 from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ def body_as(body: bytes, form: BodyForm) -> str:
     if form is BodyForm.SHA256:
         return hashlib.sha256(body).hexdigest()
     return body.decode("utf-8", "replace")
+
+
+def table_row(fields: dict[str, Any]) -> list[object]:
+    """Return the cells of `TABLE_COLUMNS` that `fields` has; times are readable."""
+    readable = {**fields, "storeTimestamp": iso_time(fields["storeTimestamp"])}
+    return [readable[name] for name in TABLE_COLUMNS if name in fields]
 
 
 TABLE_COLUMNS = ("topic", "queueId", "queueOffset", "storeTimestamp", "tags", "keys", "bodySize", "body")

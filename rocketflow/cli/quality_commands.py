@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketflow.cli import failures
+from rocketflow.cli.parameters import time_argument
 
 if TYPE_CHECKING:
     from rocketflow.quality.range_check import RangeCheck
@@ -68,8 +69,16 @@ def check(
     store: StoreArgument,
     topic: Annotated[str, typer.Option("--topic", help="The topic.")],
     suite: Annotated[str, typer.Option("--suite", metavar="FILE", help="The suite.")],
-    from_ms: Annotated[int | None, typer.Option("--from-ms", help="Stored at or after this time.")] = None,
-    to_ms: Annotated[int | None, typer.Option("--to-ms", help="Stored before this time.")] = None,
+    from_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--from-ms", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+        ),
+    ] = None,
+    to_ms: Annotated[
+        int | None,
+        typer.Option("--to-ms", metavar="TIME", parser=time_argument, help="Stored before this time, ISO 8601 or ms."),
+    ] = None,
     body_schema: Annotated[
         str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Default: as the suite says.")
     ] = None,

@@ -12,12 +12,14 @@ import typer
 
 from rocketflow.cli import failures
 from rocketflow.cli.left_out import LeftOut
-from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields
+from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
+from rocketflow.cli.parameters import time_argument
+from rocketflow.cli.tables import Table
 from rocketflow.errors import UsageError
 from rocketflow.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from rocketflow_store import MessageExt, StoreConfig, StoreReader
 
@@ -33,6 +35,8 @@ TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
 
 _MAX_INT64 = (1 << 63) - 1
+_MAX_LAST = 100_000
+"""So many messages are held at once; for more there is --since."""
 _FOLLOW_S = 0.1
 
 
@@ -116,6 +120,13 @@ def cat(
     start: Annotated[int | None, typer.Option("--from", min=0, help="First queue offset.")] = None,
     end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset behind the last.")] = None,
     most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most so many messages.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", min=1, max=_MAX_LAST, help="The so many newest, in the order of the log.")
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option("--since", metavar="TIME", parser=time_argument, help="Stored at or after this, ISO 8601 or ms."),
+    ] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives.")] = False,
     body: BodyOption = BodyForm.TEXT,
@@ -123,78 +134,47 @@ def cat(
     config: ConfigOption = None,
 ) -> None:
     """Messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
+    from rocketflow.cli.cat_messages import Selection, TopicMessages
+
+    if last is not None and most is not None:
+        raise typer.BadParameter("--last and --max exclude each other: --last names how many")
+    if since is not None and start is not None:
+        raise typer.BadParameter("--since and --from exclude each other: both say where to begin")
     with _reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)
         left_out = LeftOut()
-        messages = _messages(reader, topic, queue, start, end, tags, left_out, follow)
-        without_body = _show(messages, body, as_json, most)
+        chosen = TopicMessages(reader, Selection(topic, queue, start, end, since, tags), left_out)
+        messages = iter(chosen.newest(last)) if last is not None else chosen.oldest_first()
+        without_body = _show(chosen.arriving(messages) if follow else messages, body, as_json, most)
     _end_with(left_out.count + without_body)
 
 
-def _messages(
-    reader: StoreReader,
-    topic: str,
-    queue: int | None,
-    start: int | None,
-    end: int | None,
-    tags: str | None,
-    left_out: LeftOut,
-    follow: bool,
-) -> Iterator[MessageExt]:
-    """Messages queue by queue; with `follow` for ever, as they arrive. What cannot be read is told to `left_out`."""
-    from rocketflow_store.reading.inner_messages import inner_messages
-    from rocketflow_store.status import GetMessageStatus
-
-    positions: dict[int, int] = {}
-    while True:
-        found = False
-        for queue_id in [queue] if queue is not None else reader.queues(topic):
-            low, high = reader.bounds(topic, queue_id)
-            if start is not None and queue_id not in positions:
-                left_out.removed(queue_id, start, min(low, high if end is None else end))
-            at = positions.get(queue_id, max(low, start or 0))
-            stop = high if end is None else min(end, high)
-            while at < stop:
-                got = reader.get_message(topic, queue_id, at, min(32, stop - at), tags)
-                messages = got.messages
-                left_out.look(queue_id, at, stop, got)
-                for message in messages:
-                    yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
-                found = found or bool(messages)
-                if got.next_begin_offset <= at:
-                    left_out.unknown(queue_id, at, stop)
-                    break
-                if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
-                    left_out.removed(queue_id, at, min(got.next_begin_offset, stop))
-                at = got.next_begin_offset
-            positions[queue_id] = at
-        if not follow:
-            return
-        if not found:
+def _show(messages: Iterable[MessageExt | None], body: BodyForm, as_json: bool, most: int | None) -> int:
+    """Print messages, `most` of them; None is a pause. Return how many have a body that cannot be decoded."""
+    shown = without_body = 0
+    table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
+    for message in messages if most != 0 else ():
+        if message is None:
+            if not as_json:
+                table.flush()
             sys.stdout.flush()
             time.sleep(_FOLLOW_S)
-
-
-def _show(messages: Iterator[MessageExt], body: BodyForm, as_json: bool, most: int | None) -> int:
-    """Print them; how many have a body that cannot be told."""
-    from itertools import islice
-
-    without_body = 0
-    if not as_json:
-        print("\t".join(name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE))
-    for message in islice(messages, most) if most is not None else messages:
+            continue
         fields = message_fields(message, body)
-        why = fields.get("bodyError")
-        if why:
+        if why := fields.get("bodyError"):
             without_body += 1
             where = f"queue {message.queue_id}, offset {message.queue_offset}"
             print(f"error: {where}: body: {why}", file=sys.stderr)
         if as_json:
             _emit(fields)
-            continue
-        cells = [str(fields[name] if fields[name] is not None else "") for name in TABLE_COLUMNS if name in fields]
-        print("\t".join(printable(cell).replace("\t", " ").replace("\n", " ") for cell in cells))
+        else:
+            table.add(table_row(fields))
+        shown += 1
+        if shown == most:
+            break
+    if not as_json:
+        table.flush()
     return without_body
 
 
@@ -204,8 +184,14 @@ def find(
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key or --tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b': the newest ones.")] = None,
-    begin: Annotated[int, typer.Option("--begin", help="Store time from, ms.")] = 0,
-    end: Annotated[int, typer.Option("--end", help="Store time to, ms.")] = _MAX_INT64,
+    begin: Annotated[
+        int | None,
+        typer.Option("--begin", metavar="TIME", parser=time_argument, help="Stored at or after this, ISO 8601 or ms."),
+    ] = None,
+    end: Annotated[
+        int | None,
+        typer.Option("--end", metavar="TIME", parser=time_argument, help="Stored at or before this, ISO 8601 or ms."),
+    ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 32,
     msg_id: Annotated[str | None, typer.Option("--msg-id", help="Offset message id.")] = None,
     uniq_key: Annotated[str | None, typer.Option("--uniq-key", help="UNIQ_KEY, in any topic or in --topic.")] = None,
@@ -214,25 +200,29 @@ def find(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Messages by key, TAGS, id or place. Example: rocketflow store find /data/store --topic orders --key o-1"""
+    """Messages by key, TAGS, id or place. Example: rocketflow store find /data/store --topic orders --key o-1
+
+    By TAGS: rocketflow store find /data/store --topic orders --tags 'paid || shipped' --begin 2026-01-31T12:00
+    """
     given = [one is not None for one in (key, tags, msg_id, uniq_key, physical_offset)]
     if sum(given) != 1:
         raise typer.BadParameter("give one of --key or --tags (with --topic), --msg-id, --uniq-key, --physical-offset")
     if topic is None and (key is not None or tags is not None):
         raise typer.BadParameter("--key needs --topic" if tags is None else "--tags needs --topic")
+    times = 0 if begin is None else begin, _MAX_INT64 if end is None else end
     with _reader(path, config) as reader:
         found: list[MessageExt] = []
         left_out = LeftOut()
         if key is not None and topic is not None:
-            found = reader.query_message(topic, key, most, begin, end, left_out.skipped)
+            found = reader.query_message(topic, key, most, *times, left_out.skipped)
         elif tags is not None and topic is not None:
-            by_tags = reader.query_by_tags(topic, tags, most, begin, end)
+            by_tags = reader.query_by_tags(topic, tags, most, *times)
             found = by_tags.messages
             if not by_tags.complete:
                 _warn_of_tags(reader, as_json)
         elif uniq_key is not None:
             for one in [topic] if topic is not None else reader.topics():
-                some = reader.query_message(one, uniq_key, most, begin, end, left_out.skipped)
+                some = reader.query_message(one, uniq_key, most, *times, left_out.skipped)
                 found += [message for message in some if message.uniq_key == uniq_key]
         else:
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
@@ -298,7 +288,9 @@ def offset(
     path: PathArgument,
     topic: TopicOption,
     queue: Annotated[int, typer.Option("--queue", help="Queue id.")],
-    timestamp: Annotated[int, typer.Option("--timestamp", metavar="MS", help="Store time, ms.")],
+    timestamp: Annotated[
+        int, typer.Option("--timestamp", metavar="TIME", parser=time_argument, help="Store time, ISO 8601 or ms.")
+    ],
     boundary: Annotated[str, typer.Option("--boundary", help="lower, upper, or nearest (as 4.9).")] = "lower",
     as_json: JsonOption = False,
     config: ConfigOption = None,
@@ -524,6 +516,7 @@ def export(
     path: PathArgument,
     topic: TopicOption,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Directory for the Parquet files.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace files of an earlier export.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -535,7 +528,7 @@ def export(
     with _reader(path, config) as reader:
         _check_topic(reader, topic)
         with _progress("export", of_bytes=False) as step:
-            result = export_topic(reader, topic, to, step)
+            result = export_topic(reader, topic, to, step, overwrite=force)
     if as_json:
         _emit(result)
     else:

@@ -6,12 +6,13 @@ the nearest one that exists.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from rocketflow.nearest import nearest_name
+from rocketflow.times import TIME_FORM, parse_time
 from rocketflow_store.errors import StoreError
 
 SPARK_OPTIONS: Final = frozenset(
@@ -45,13 +46,6 @@ class OptionError(StoreError, ValueError):
         self.option = option
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name` (case does not count), None where none is similar."""
-    by_lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[found[0]] if found else None
-
-
 def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
     """The error for an option that does not exist."""
     names = sorted(known)
@@ -63,6 +57,17 @@ def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
 def bad_value_error(option: str, value: object, allowed: str) -> OptionError:
     """The error for a value that an option does not take."""
     return OptionError(option, f"option {option}={value!r}: allowed is {allowed}")
+
+
+def time_or_none(given: object) -> int | None:
+    """Return a time at or after 1970 in ms, given as a number or as text; None for anything else."""
+    if type(given) is int:
+        return given if 0 <= given <= _MAX_LONG else None
+    try:
+        found = parse_time(given) if isinstance(given, str) else -1
+    except ValueError:
+        return None
+    return found if found >= 0 else None
 
 
 class OptionValues(Mapping[str, str]):
@@ -132,6 +137,15 @@ class OptionValues(Mapping[str, str]):
             top = f" and at most {maximum}" if maximum < _MAX_LONG else ""
             raise bad_value_error(option, self[option], f"a whole number of at least {minimum}{top}")
         return int(text)
+
+    def time_ms(self, option: str) -> int | None:
+        """Return a time at or after 1970 in ms, given so or as ISO 8601; None where the option was not given."""
+        if option not in self:
+            return None
+        found = time_or_none(self[option])
+        if found is None:
+            raise bad_value_error(option, self[option], TIME_FORM)
+        return found
 
     def duration_ms(self, option: str, default: int | None = None) -> int | None:
         """A duration such as 500ms, 30s, 15m, 2h, in ms; a number alone counts ms."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error
+from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.settings import load_settings
@@ -52,7 +52,7 @@ DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 _STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _ADDRESSES: Final = re.compile(r"[\w.\-\[\]]+:\d{1,5}(;[\w.\-\[\]]+:\d{1,5})*")
 _OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
-_TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000}} (ms)'
+_TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000, "1": "2026-01-31T12:30:00"}} (ms or ISO 8601)'
 _ASSIGN_FORM: Final = 'JSON such as {"topic": [0, 1]}'
 
 QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
@@ -315,8 +315,8 @@ def _has_number(choice: PositionChoice, number: int) -> bool:
 def _by_time(
     values: OptionValues, stores: set[str], one_for_all: str, by_queue: str, latest_if_unmatched: bool
 ) -> PositionChoice | None:
-    timestamp_ms = values.integer(one_for_all, minimum=0)
-    numbers = _queue_numbers(values, stores, by_queue, _TIMES_FORM, minimum=0)
+    timestamp_ms = values.time_ms(one_for_all)
+    numbers = _queue_numbers(values, stores, by_queue, _TIMES_FORM, time_or_none)
     if timestamp_ms is not None:
         return PositionChoice(
             PositionKind.TIMESTAMP, one_for_all, (), timestamp_ms, latest_if_unmatched=latest_if_unmatched
@@ -332,28 +332,36 @@ def _by_offset(values: OptionValues, stores: set[str], option: str, default: Pos
         return PositionChoice(default, option)
     if text.lower() in ("earliest", "latest"):
         return PositionChoice(PositionKind(text.lower()), option)
-    numbers = _queue_numbers(values, stores, option, f"earliest, latest, or {_OFFSETS_FORM}", minimum=EARLIEST)
+    numbers = _queue_numbers(values, stores, option, f"earliest, latest, or {_OFFSETS_FORM}", _offset_or_none)
     assert numbers is not None
     return PositionChoice(PositionKind.OFFSETS, option, numbers)
 
 
-def _queue_numbers(values: OptionValues, stores: set[str], option: str, form: str, minimum: int) -> QueueNumbers | None:
+def _queue_numbers(
+    values: OptionValues, stores: set[str], option: str, form: str, number_of: Callable[[object], int | None]
+) -> QueueNumbers | None:
     parsed = values.json_object(option, form)
     if parsed is None:
         return None
     found: list[tuple[str, tuple[tuple[int, int], ...]]] = []
     for topic, queues in sorted(parsed.items()):
         _check_topic(option, values[option], topic, stores, qualified_only=True)
-        if not isinstance(queues, dict) or not all(_is_entry(one, value, minimum) for one, value in queues.items()):
+        numbers = {one: number_of(value) for one, value in queues.items()} if isinstance(queues, dict) else {"": None}
+        entries = [(int(one), value) for one, value in numbers.items() if value is not None and _is_queue_id(one)]
+        if len(entries) < len(numbers):
             raise bad_value_error(option, values[option], form)
-        found.append((topic, tuple(sorted((int(one), value) for one, value in queues.items()))))
+        found.append((topic, tuple(sorted(entries))))
     if not found:
         raise bad_value_error(option, values[option], form)
     return tuple(found)
 
 
-def _is_entry(queue_id: str, value: Any, minimum: int) -> bool:
-    return queue_id.isascii() and queue_id.isdigit() and type(value) is int and minimum <= value < 1 << 63
+def _is_queue_id(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _offset_or_none(given: object) -> int | None:
+    return given if type(given) is int and EARLIEST <= given < 1 << 63 else None
 
 
 def _tags(values: OptionValues) -> str | None:

@@ -8,6 +8,7 @@ from rocketflow.spark.option_values import OptionError, bad_value_error
 from rocketflow.spark.options import EARLIEST, LATEST, PositionChoice, PositionKind
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.times import iso_time
 
 OffsetByTime = Callable[[QueueKey, int], int]
 """(queue, ms) -> first offset stored at or after; the queue's end where there is none."""
@@ -70,7 +71,8 @@ def _by_time(
         raise OptionError(
             choice.option,
             f"option {choice.option}: no message of topic {key.qualified_topic} queue {key.queue_id} was stored at or "
-            f"after {timestamp_ms} ms; startingOffsetsByTimestampStrategy=latest starts such queues at their end",
+            f"after {timestamp_ms} ms, {iso_time(timestamp_ms)}; "
+            "startingOffsetsByTimestampStrategy=latest starts such queues at their end",
         )
     return min(max(offset, bounds.low), bounds.high)
 

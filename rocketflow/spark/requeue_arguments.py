@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
+from rocketflow.times import TIME_FORM, parse_time
 from rocketflow_store.clock import SystemClock
 from rocketflow_store.config import StoreConfig
 from rocketflow_store.errors import MessageRejectedError
@@ -74,7 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="broker.conf of the store (delay levels, paths)")
     due = parser.add_argument_group("delivery of what is due")
     due.add_argument("--kinds", metavar="K,..", help="delay, timer, retry (default: all)")
-    due.add_argument("--until", metavar="MS|now", help="what is due at this time, ms (default: now)")
+    due.add_argument("--until", metavar="TIME|now", help="what is due at this time, ISO 8601 or ms (default: now)")
     due.add_argument("--engine", choices=ENGINES, help="where records are made (default: auto, Spark for many)")
     hand = parser.add_argument_group("requeue by hand")
     hand.add_argument("--from-topic", metavar="T", help="the source: %%DLQ%%group, a quarantine, any topic")
@@ -133,9 +134,13 @@ def _kinds(text: str | None) -> frozenset[str]:
 def _until(text: str | None) -> int:
     if text is None or text == "now":
         return SystemClock().now_ms()
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise UsageError(f"--until {text!r}: now, or milliseconds since 1970")
-    return int(text)
+    try:
+        found = parse_time(text)
+    except ValueError:
+        found = -1
+    if not 0 <= found < 10**18:
+        raise UsageError(f"--until {text!r}: now, {TIME_FORM}")
+    return found
 
 
 def _checked_source(topic: str) -> str:

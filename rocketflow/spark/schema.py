@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketflow.spark.option_values import nearest_name
+from rocketflow.nearest import nearest_name
 from rocketflow_store.columns import SOURCE_SCHEMA
 from rocketflow_store.errors import StoreError, UnknownColumnError
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.spark.option_values import OptionError, OptionValues, nearest_name
+from rocketflow.nearest import nearest_name
+from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow.spark.options import given_settings, parse_stores
 from rocketflow_store.columns import SINK_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.config import StoreConfig

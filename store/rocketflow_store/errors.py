@@ -255,6 +255,16 @@ class UnknownTopicError(StoreError):
         self.topic, self.queue_id = topic, queue_id
 
 
+class FileExistsInTargetError(StoreError):
+    """A file that is to be written exists, and was not to be overwritten."""
+
+    exit_code = 2
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{path} exists: give another directory, or --force (overwrite) to replace it")
+        self.path = path
+
+
 class MessageNotFoundError(StoreError):
     """No message begins where one was asked for."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketflow_store.columns import DEFAULT_COLUMNS, source_schema
+from rocketflow_store.errors import FileExistsInTargetError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 
@@ -22,11 +24,19 @@ def _file_name(topic: str) -> str:
 
 
 def export_topic(
-    reader: StoreReader, topic: str, directory: str | Path, progress: Callable[[int, int], None] | None = None
+    reader: StoreReader,
+    topic: str,
+    directory: str | Path,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    overwrite: bool = True,
 ) -> dict[str, Any]:
     """Write every queue of `topic` into `directory`; {topic, rows, files, leftOut}. Memory is bounded by one batch.
 
-    What cannot be read is left out, and counted. `progress(done, total)` is told queue offsets.
+    What cannot be read is left out, and counted. `progress(done, total)` is called with queue offsets.
+
+    Raises:
+        FileExistsInTargetError: Without `overwrite`, before anything is written: one of the files exists.
     """
     import pyarrow.parquet
 
@@ -39,11 +49,14 @@ def export_topic(
     files: list[str] = []
     schema = source_schema(DEFAULT_COLUMNS)
     bounds = {queue_id: reader.bounds(topic, queue_id) for queue_id in reader.queues(topic)}
+    bounds = {queue_id: (low, high) for queue_id, (low, high) in bounds.items() if low < high}
+    paths = {queue_id: target / f"{_file_name(topic)}-{queue_id:05d}.parquet" for queue_id in bounds}
     total = sum(high - low for low, high in bounds.values())
+    for path in paths.values():
+        if not overwrite and os.path.lexists(path):
+            raise FileExistsInTargetError(path)
     for queue_id, (low, high) in bounds.items():
-        if low == high:
-            continue
-        path = target / f"{_file_name(topic)}-{queue_id:05d}.parquet"
+        path = paths[queue_id]
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:

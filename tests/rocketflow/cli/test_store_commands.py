@@ -273,3 +273,21 @@ def test_the_command_as_a_process() -> None:
         check=True,
     ).stdout.split()
     assert not {"pyspark", "pandas", "pyarrow", "great_expectations"} & set(loaded)
+
+
+def test_export_replaces_files_only_where_it_is_told_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        store.put_messages([Message("t", b"x", queue_id=n) for n in range(2)])
+    words = "store", "export", tmp_path / "s", "--topic", "t", "--to", tmp_path / "out"
+    (first,) = call(capsys, *words, "--json")
+    Path(first["files"][0]).unlink()
+    kept = Path(first["files"][1])
+    kept.write_bytes(b"mine")
+    code, said = failure(capsys, *words)
+    assert code == 2
+    assert "--force" in said
+    assert str(kept) in said
+    assert sorted(one.name for one in (tmp_path / "out").iterdir()) == [kept.name]
+    assert kept.read_bytes() == b"mine"
+    assert call(capsys, *words, "--force", "--json") == [first]
+    assert kept.read_bytes() != b"mine"

@@ -69,7 +69,7 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
         ("startingOffsets", '{"orders": {"zero": 1}}', "earliest, latest, or JSON"),
         ("startingOffsets", '{"orders": {"0": 1, "0": 2}}', "earliest, latest, or JSON"),
         ("startingOffsets", "{}", "earliest, latest, or JSON"),
-        ("startingTimestamp", "yesterday", "whole number of at least 0"),
+        ("startingTimestamp", "yesterday", "ISO 8601"),
         ("startingOffsetsByTimestamp", "17", "JSON"),
         ("startingOffsetsByTimestampStrategy", "nearest", "error or latest"),
         ("subscribe", ",", "topic names"),
