@@ -17,11 +17,13 @@ from rocketflow.job_errors import exit_code_of
 from rocketflow.spark import rebuild_job
 from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
-from rocketflow_store import MessageStore
+from rocketflow_store import MessageStore, StoreConfig
 from rocketflow_store.files.remote import RemoteDirectory
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.rebuild.log_ranges import LogRange
 from rocketflow_store.rebuild.log_source import LocalLog
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
 from tests.maven import JarsNotFetchedError
@@ -64,6 +66,36 @@ def test_what_apache_wrote(
     assert done["rows"] == done["records"] == told["records"] == 6000
     assert done["files"] == told["files"]
     assert re.search(r"bytes of log, [0-9,]+ MB/s, 0 s left$", err.strip())
+
+
+@pytest.mark.parametrize(("name", "own", "other"), [("basic-53", "5.3", "5.5"), ("basic-55", "5.5", "5.3")])
+def test_rebuild_with_a_profile_makes_the_files_of_a_local_one(
+    spark: SparkSession,
+    golden_store: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    own: str,
+    other: str,
+) -> None:
+    monkeypatch.setattr(rebuild_job, "run_in_own_session", lambda job: rebuild_job.run(spark, job))
+    conf = CONF.parents[1] / name / CONF.name
+    config = StoreConfig.from_broker_conf(conf)
+    path, local = tmp_path / "s", tmp_path / "local"
+    for one in (path, local):
+        shutil.copytree(golden_store(name), one)
+        for room in ("consumequeue", "index"):
+            shutil.rmtree(one / room)
+    for profile in (other, own):
+        assert main(["--store", str(path), "--config", str(conf), "--profile", profile]) == 0
+        told = json.loads(capsys.readouterr().out)
+        result = rebuild_store(local, RebuildRequest(profile=profile), config)
+        assert (told["profile"], told["indexEntries"]) == (profile, result.index_entries)
+        assert files_of(path) == files_of(local)
+        assert (files_of(path) == files_of(golden_store(name))) == (profile == own)
+        assert (path / "checkpoint").read_bytes() == (local / "checkpoint").read_bytes()
+        assert verify_store(path, config).findings == []
 
 
 def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Path) -> None:
