@@ -857,7 +857,7 @@ BUGS: Final = (
     Bug(
         "durable-units-not-asked",
         "an open after a kill declares messages lost whose units are missing below the durable frontier",
-        [Change("not self._has_units(key, there[key], end, log)", "not self._has_units(key, there[key], 0, log)")],
+        [Change("key not in lost.queues and not self._has_units(key, there[key], end, log)", "end < 0")],
         [f"{STORE}/test_promised_queues.py"],
     ),
     Bug(
