@@ -24,6 +24,7 @@ from rocketflow_store.broker_conf import OWN_PREFIX, environment_settings, load_
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.format.record import BLANK_SIZE, MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ _INT_MAX: Final = (1 << 31) - 1
 _TIMER_LOG_FILE: Final = 52 + 16
 """The smallest file of a timer log: one record and the blank after the last."""
 LIMITS: Final[dict[str, tuple[int, int]]] = {
-    "mapped_file_size_commit_log": (4096, 1 << 31),
+    "mapped_file_size_commit_log": (MIN_RECORD_SIZE + BLANK_SIZE, 1 << 31),
     "mapped_file_size_consume_queue": (UNIT_SIZE, 1 << 31),
     "max_hash_slot_num": (1, 1 << 29),
     "max_index_num": (2, 1 << 30),
@@ -90,7 +91,7 @@ _FIXED: Final = frozenset(
         "max_index_num",
     }
 )
-"""Sizes of files. A broker does not start with one outside the limits, so it is refused instead of moved."""
+"""Sizes of files: refused outside the limits instead of moved. A broker does not start with them, or keeps nothing."""
 _PATH_FIELDS: Final = (
     "store_path_commit_log",
     "read_only_commit_log_store_paths",

@@ -667,6 +667,12 @@ BUGS: Final = (
     ),
     # -- complete answers
     Bug(
+        "row-larger-than-a-file",
+        "a row that no CommitLog file holds is not refused before others are written",
+        [Change("        suspicious |= sizes + room + _HEAD_ROOM > config.mapped_file_size_commit_log\n", "")],
+        [f"{STORE}/test_small_log_files.py"],
+    ),
+    Bug(
         "by-time-unreadable-is-earlier",
         "a search by time takes a record that it cannot read for an earlier one",
         [

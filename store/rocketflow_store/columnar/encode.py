@@ -33,7 +33,14 @@ from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
-from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
+from rocketflow_store.format.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_V1_TOPIC_SIZE,
+    PROPERTY_CRC_SIZE,
+    check_fits_a_file,
+    record_size,
+)
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.message import (
     BORN_HOST_V6_FLAG,
@@ -69,6 +76,8 @@ _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
 _MAP: Final = pa.map_(pa.string(), pa.string())
 _PROPERTIES_ROOM: Final = 512
+_HEAD_ROOM: Final = 512
+"""More than a record takes beside its body and properties, and the blank record that ends a file."""
 """Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
 
 
@@ -218,9 +227,11 @@ class BatchEncoder:
         suspicious = room > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE
         suspicious |= columns.rows_with_separators() | columns.rows_with_far_delivery(config)
         suspicious |= columns.rows_that_ask_for_later()
+        suspicious |= sizes + room + _HEAD_ROOM > config.mapped_file_size_commit_log
         for row in np.flatnonzero(suspicious).tolist():
             try:
-                self._scalar.encode(columns.message(row), 0, config.clock.now_ms())
+                fields, _ = self._scalar.encode(columns.message(row), 0, config.clock.now_ms())
+                check_fits_a_file(record_size(fields, config.append_prop_crc), config.mapped_file_size_commit_log)
             except MessageRejectedError as error:
                 raise MessageRejectedError(error.status, error.why, first + row) from error
 

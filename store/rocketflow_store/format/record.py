@@ -29,11 +29,17 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow_store.errors import CorruptRecordError, TruncatedRecordError, UnsupportedRecordError
+from rocketflow_store.errors import (
+    CorruptRecordError,
+    MessageRejectedError,
+    TruncatedRecordError,
+    UnsupportedRecordError,
+)
 from rocketflow_store.format.message_id import decode_host
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.java_compat import crc32, wrap_int32
 from rocketflow_store.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, MessageExt
+from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -93,6 +99,15 @@ def record_size(fields: RecordFields, property_crc: bool = False) -> int:
     size = FIXED_SIZE + len(fields.born_host) + len(fields.store_host) + len(fields.body) + len(fields.properties)
     size += len(fields.topic) + (1 if len(fields.topic) <= MAX_V1_TOPIC_SIZE else 2)
     return size + (_crc_room(fields.properties) if property_crc else 0)
+
+
+def check_fits_a_file(size: int, file_size: int) -> None:
+    """Raise MessageRejectedError if a record of `size` bytes leaves no room for a file's last blank record."""
+    if size + BLANK_SIZE > file_size:
+        why = (
+            f"a record of {size:,} bytes does not fit into a CommitLog file of {file_size:,} (mappedFileSizeCommitLog)"
+        )
+        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
 
 
 def _crc_room(properties: bytes) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.errors import StoreError, StoreFencedError, StorePoolDeficientError
-from rocketflow_store.format.record import BLANK_SIZE, encode_blank
+from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
 from rocketflow_store.log.flush import flush_due
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class CommitLog:
                 offset = end_offset
                 row, before = stop, int(ends[stop - 1])
             if row < len(sizes):
-                assert stop > row or left < file_size or int(sizes[row]) + BLANK_SIZE <= file_size, "larger than a file"
+                if stop == row and left == file_size:
+                    check_fits_a_file(int(sizes[row]), file_size)
                 offset += file_size - offset % file_size
         return offsets, runs
 
@@ -132,6 +133,7 @@ class CommitLog:
         """Physical offset of a record of `size` bytes appended at `offset` (by default the end)."""
         offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
+        check_fits_a_file(size, file_size)
         left = file_size - offset % file_size
         return offset if size + BLANK_SIZE <= left else offset + left
 
