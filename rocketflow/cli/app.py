@@ -203,6 +203,6 @@ def _usage_code(error: BaseException) -> int | None:
         print(getattr(error, "message", error), file=sys.stderr)
         return 2
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-        print(f"error: {printable(error.format_message())}", file=sys.stderr)
+        print(f"error: {printable(error.format_message()).replace('Value error, ', '')}", file=sys.stderr)
         return int(error.exit_code)
     return None

@@ -9,6 +9,7 @@ import contextlib
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rocketflow.errors import UsageError
@@ -30,7 +31,14 @@ _FIELDS: Final = {
 
 
 def append_lines(
-    path: str, topic: str, queue: int | None, source: str, sync: bool, config: StoreConfig | None = None
+    path: str,
+    topic: str,
+    queue: int | None,
+    source: str,
+    sync: bool,
+    config: StoreConfig | None = None,
+    *,
+    create: bool = False,
 ) -> int:
     """Append every line of `source`; how many were refused.
 
@@ -44,6 +52,8 @@ def append_lines(
         check_send_topic(topic)
     except MessageRejectedError as error:
         raise UsageError(f"--topic: {error.why}") from error
+    if not create:
+        _check_exists(path, config)
     flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
     settings = replace(config or StoreConfig(), flush_disk_type=flush)
     refused = number = 0
@@ -65,6 +75,17 @@ def append_lines(
             refused += _flush(store, batch)
             sys.stdout.flush()
     return refused
+
+
+def _check_exists(path: str, config: StoreConfig | None) -> None:
+    """Refuse a path where an append would begin a store; the open refuses one that holds something else."""
+    from rocketflow_store.config import StorePaths
+
+    root = Path(path)
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        if StorePaths.of(root.absolute(), config).looks_like_store():
+            return  # its CommitLog is in other directories
+        raise UsageError(f"{path} holds no store: check the path, or begin one there with --create")
 
 
 def _opened(source: str) -> AbstractContextManager[BinaryIO]:

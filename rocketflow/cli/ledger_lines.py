@@ -4,31 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
 from rocketflow.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rocketflow.cli.left_out import LeftOut
     from rocketflow_store import StoreReader
 
 
-def ledger_lines(reader: StoreReader, run_id: str | None, kind: str | None, *, empty: bool) -> Iterator[dict[str, Any]]:
-    """The commits of the ledger that are asked for, oldest first; those that moved no row only where `empty`."""
-    from rocketflow_store.retry.ledger import ledger
+def ledger_lines(
+    reader: StoreReader, run_id: str | None, kind: str | None, left_out: LeftOut, *, empty: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the commits of the ledger that are asked for, oldest first; those that moved no row only where `empty`.
 
-    for entry in ledger(reader):
+    Raises:
+        UsageError: No commit is of that run, or of that kind and the kind is no known one.
+    """
+    from rocketflow_store.retry.ledger import KINDS, ledger
+
+    kinds, runs = set(KINDS), set()
+    for entry in ledger(reader, left_out.skipped):
+        kinds.add(entry.kind)
+        runs.add(entry.commit.run_id)
         if run_id is not None and entry.commit.run_id != run_id:
             continue
         if (kind is None or entry.kind == kind) and (empty or entry.commit.rows):
             yield entry.as_dict()
+    if left_out.count:
+        return  # what is asked for may be among them
+    if kind is not None and kind not in kinds:
+        raise UsageError(f"--kind {kind}: no such kind of commit; {did_you_mean(kind, kinds)}")
+    if run_id is not None and run_id not in runs:
+        raise UsageError(f"--run-id {run_id}: no commit of this run is in the log; {did_you_mean(run_id, runs)}")
 
 
-def as_text(fields: dict[str, Any]) -> str:
-    """One line for people."""
-    when = iso_time(fields["time"])
+LEDGER_COLUMNS = ("time", "kind", "runId", "rows", "from", "to", "beginOffset", "endOffset")
+
+
+def ledger_row(fields: dict[str, Any]) -> list[object]:
+    """Return a commit's cells of `LEDGER_COLUMNS`."""
     to = fields["to"]
     if isinstance(to, dict):
         to = ", ".join(f"{topic} {count}" for topic, count in to.items())
-    moved = f"{fields['from'] or '-'} -> {to or '-'}"
-    place = f"[{fields['beginOffset']}, {fields['endOffset']})"
-    return f"{when}  {fields['kind']:<8} {fields['runId']:<24} {fields['rows']:>9} rows  {moved}  {place}"
+    readable = {**fields, "time": iso_time(fields["time"]), "to": to or None, "from": fields["from"] or None}
+    return [readable[name] for name in LEDGER_COLUMNS]

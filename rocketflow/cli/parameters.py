@@ -1,10 +1,27 @@
-"""Kinds of arguments that several commands take."""
+"""What several commands have in common: their arguments, how they open a store, how they print JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
+from rocketflow.cli.message_rows import BodyForm
 from rocketflow.times import parse_time
+
+if TYPE_CHECKING:
+    from rocketflow_store import StoreConfig, StoreReader
+
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store directory (storePathRootDir).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths."),
+]
+TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
+BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
 
 
 def time_argument(given: str | int) -> int:
@@ -15,3 +32,22 @@ def time_argument(given: str | int) -> int:
         return parse_time(given)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def load_config(file: str | None) -> StoreConfig:
+    """Return the settings of the environment and of a broker.conf."""
+    from rocketflow_store import StoreConfig
+
+    return StoreConfig.load(file)
+
+
+def open_reader(path: str, config: str | None) -> StoreReader:
+    """Open a store for reading."""
+    from rocketflow_store import StoreReader
+
+    return StoreReader(path, load_config(config))
+
+
+def emit(fields: dict[str, Any]) -> None:
+    """Print one JSON object on a line."""
+    sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,7 +29,9 @@ def init(
         str | None, typer.Option("--to", metavar="FILE", help="Where to write (default: conf/expectations/TOPIC.json).")
     ] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="About so many of the newest messages.")] = 10_000,
-    body_format: Annotated[str, typer.Option("--body-format", help="json, csv or text.")] = "json",
+    body_format: Annotated[
+        Literal["json", "csv", "text"], typer.Option("--body-format", help="What the bodies are.")
+    ] = "json",
     body_option: Annotated[
         list[str] | None, typer.Option("--body-option", metavar="K=V", help="Of csv: sep, quote, escape, nullValue.")
     ] = None,
@@ -42,8 +44,6 @@ def init(
     from rocketflow.quality.profile import draft_suite
 
     target = Path(to) if to else Path("conf/expectations") / f"{topic}.json"
-    if body_format not in ("json", "csv", "text"):
-        raise UsageError(f"--body-format {body_format!r}: json, csv or text")
     if to != "-" and target.exists() and not force:
         raise UsageError(f"{target} is there already: give --to another file, or --force to write over it")
     draft = draft_suite(store, topic, sample, body_format, key_values("--body-option", body_option or []))
@@ -82,11 +82,15 @@ def check(
     body_schema: Annotated[
         str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Default: as the suite says.")
     ] = None,
-    body_format: Annotated[str | None, typer.Option("--body-format", help="json, csv, text or none.")] = None,
+    body_format: Annotated[
+        Literal["json", "csv", "text", "none"] | None, typer.Option("--body-format", help="What the bodies are.")
+    ] = None,
     body_option: Annotated[
         list[str] | None, typer.Option("--body-option", metavar="K=V", help="An option of Spark's parser of bodies.")
     ] = None,
-    validator: Annotated[str, typer.Option("--validator", help="pass, or gx: GX validates as well.")] = "pass",
+    validator: Annotated[
+        Literal["pass", "gx"], typer.Option("--validator", help="gx: Great Expectations validates as well.")
+    ] = "pass",
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="K=V", help="An option of the source.")
     ] = None,
@@ -98,12 +102,8 @@ def check(
     Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
     """
     from rocketflow.arguments import key_values
-    from rocketflow.errors import UsageError
-    from rocketflow.quality.quality_job import VALIDATORS
     from rocketflow.quality.range_check import RangeCheck
 
-    if validator not in VALIDATORS:
-        raise UsageError(f"--validator {validator!r}: {' or '.join(VALIDATORS)}")
     options, body_options = key_values("--option", option or []), key_values("--body-option", body_option or [])
     found = _checked(
         RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options, body_options),

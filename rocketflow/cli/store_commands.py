@@ -6,33 +6,39 @@ import contextlib
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rocketflow.cli import failures
+from rocketflow.cli.admin_commands import groups, topics
 from rocketflow.cli.left_out import LeftOut
 from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
-from rocketflow.cli.parameters import time_argument
-from rocketflow.cli.tables import Table
+from rocketflow.cli.parameters import (
+    BodyOption,
+    ConfigOption,
+    JsonOption,
+    PathArgument,
+    TopicOption,
+    emit,
+    load_config,
+    open_reader,
+    time_argument,
+)
+from rocketflow.cli.store_info import lost_queues_hint
+from rocketflow.cli.tables import Table, print_table
 from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
 from rocketflow.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store import MessageExt, StoreConfig, StoreReader
+    from rocketflow_store import MessageExt, StoreReader
 
 store_app = typer.Typer(help="Look at, fill, check and recover a store directory.", no_args_is_help=True)
-
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store directory (storePathRootDir).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
-ConfigOption = Annotated[
-    str | None,
-    typer.Option("--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths."),
-]
-TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
-BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
+store_app.command()(topics)
+store_app.command()(groups)
 
 _MAX_INT64 = (1 << 63) - 1
 _MAX_LAST = 100_000
@@ -40,29 +46,13 @@ _MAX_LAST = 100_000
 _FOLLOW_S = 0.1
 
 
-def _config(file: str | None) -> StoreConfig:
-    from rocketflow_store import StoreConfig
-
-    return StoreConfig.load(file)
-
-
-def _reader(path: str, config: str | None) -> StoreReader:
-    from rocketflow_store import StoreReader
-
-    return StoreReader(path, _config(config))
-
-
 def _check_topic(reader: StoreReader, topic: str, queue: int | None = None) -> None:
     """Refuse a topic or a queue that the store does not have; where all queues may be lost say so."""
-    from rocketflow_store.errors import UnknownTopicError
-
-    if topic not in reader.topics():
-        if reader.log_files and not reader.topics():
-            raise UsageError(
-                f"no topic {topic!r}: the CommitLog has no ConsumeQueue at all; where they are lost "
-                f"`rocketflow store rebuild {reader.path}` makes them again"
-            )
-        raise UnknownTopicError(topic)
+    topics = reader.topics()
+    if topic not in topics:
+        if reader.log_files and not topics:
+            raise UsageError(f"no topic {topic!r}: {lost_queues_hint(reader)}")
+        raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, topics)}")
     if queue is not None and queue not in reader.queues(topic):
         there = ", ".join(map(str, reader.queues(topic)))
         raise UsageError(f"--queue {queue}: topic {topic} has messages in these: {there}")
@@ -75,22 +65,23 @@ def _end_with(left_out: int) -> None:
         raise typer.Exit(failures.EXIT_LOST)
 
 
-def _emit(fields: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
-
-
 @store_app.command()
-def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption = None) -> None:
+def info(
+    path: PathArgument,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Bytes and retained time span of each topic, too.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
     """State, topics and bounds of a store; changes nothing. Example: rocketflow store info /data/store --json"""
-    from rocketflow.cli.store_info import store_info
+    from rocketflow.cli.store_info import store_info, topic_columns, topic_rows
 
-    with _reader(path, config) as reader:
-        found = store_info(reader)
+    with open_reader(path, config) as reader:
+        found = store_info(reader, sizes=sizes)
         idle = reader.config.without_effect
     if config is not None or idle:
         found["settings"] = {"file": config, "withoutEffect": list(idle)}
     if as_json:
-        _emit(found)
+        emit(found)
         return
     log, index = found["commitLog"], found["index"]
     print(f"{found['path']}: {found['state']}")
@@ -105,11 +96,13 @@ def info(path: PathArgument, as_json: JsonOption = False, config: ConfigOption =
         print(f"           [{one['beginOffset']}, {one['endOffset']})  {having} index entries for TAGS{about}")
     for key in idle:
         print(f"setting    {key} has no effect in RocketFlow")
+    if found["queuesWithoutFiles"]:
+        lost = f"{found['queuesWithoutFiles']} queues have no files; `rocketflow store verify {path} --repair`"
+        print(f"note: {lost} makes them again")
     if not found["topics"]:
-        print("no topics")
-    for topic in found["topics"]:
-        total = sum(queue["maxOffset"] - queue["minOffset"] for queue in topic["queues"])
-        print(f"{topic['topic']:<40} {len(topic['queues']):>4} queues {total:>12} messages")
+        print(f"no topics: {lost_queues_hint(reader)}" if found["commitLog"]["files"] else "no topics")
+        return
+    print_table(topic_columns(sizes), topic_rows(found["topics"], sizes))
 
 
 @store_app.command()
@@ -140,7 +133,7 @@ def cat(
         raise typer.BadParameter("--last and --max exclude each other: --last names how many")
     if since is not None and start is not None:
         raise typer.BadParameter("--since and --from exclude each other: both say where to begin")
-    with _reader(path, config) as reader:
+    with open_reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)
         left_out = LeftOut()
@@ -167,7 +160,7 @@ def _show(messages: Iterable[MessageExt | None], body: BodyForm, as_json: bool, 
             where = f"queue {message.queue_id}, offset {message.queue_offset}"
             print(f"error: {where}: body: {why}", file=sys.stderr)
         if as_json:
-            _emit(fields)
+            emit(fields)
         else:
             table.add(table_row(fields))
         shown += 1
@@ -209,8 +202,9 @@ def find(
         raise typer.BadParameter("give one of --key or --tags (with --topic), --msg-id, --uniq-key, --physical-offset")
     if topic is None and (key is not None or tags is not None):
         raise typer.BadParameter("--key needs --topic" if tags is None else "--tags needs --topic")
+    by_name = key is not None or tags is not None or uniq_key is not None
     times = 0 if begin is None else begin, _MAX_INT64 if end is None else end
-    with _reader(path, config) as reader:
+    with open_reader(path, config) as reader:
         found: list[MessageExt] = []
         left_out = LeftOut()
         if key is not None and topic is not None:
@@ -233,9 +227,21 @@ def find(
             _warn_of_index(reader, as_json)
         without_body = _show(iter(found[:most]), body, as_json, None)
         if not found and not left_out.count:
+            if by_name and topic is not None and topic not in _listed_topics(reader):
+                _check_topic(reader, topic)
             print("error: no such message", file=sys.stderr)
             raise typer.Exit(failures.EXIT_FINDINGS)
     _end_with(left_out.count + without_body)
+
+
+def _listed_topics(reader: StoreReader) -> set[str]:
+    """Return the topics of `topics.json`; none where it is damaged, which `store verify` reports."""
+    from rocketflow_store.errors import StoreError
+
+    try:
+        return reader.listed_topics()
+    except StoreError:
+        return set()
 
 
 def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
@@ -291,21 +297,19 @@ def offset(
     timestamp: Annotated[
         int, typer.Option("--timestamp", metavar="TIME", parser=time_argument, help="Store time, ISO 8601 or ms.")
     ],
-    boundary: Annotated[str, typer.Option("--boundary", help="lower, upper, or nearest (as 4.9).")] = "lower",
+    boundary: Annotated[
+        Literal["lower", "upper", "nearest"],
+        typer.Option("--boundary", case_sensitive=False, help="Which of equal times; nearest is as in 4.9."),
+    ] = "lower",
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
-    from rocketflow_store.queues.offset_by_time import TimeBoundary
-
-    boundary = boundary.lower()  # RocketMQ spells them in capitals
-    if boundary not in tuple(TimeBoundary):
-        raise typer.BadParameter(f"--boundary {boundary!r}: {', '.join(TimeBoundary)}")
-    with _reader(path, config) as reader:
+    with open_reader(path, config) as reader:
         _check_topic(reader, topic, queue)
         found = reader.search_by_time(topic, queue, timestamp, boundary)
     if as_json:
-        _emit({"offset": found.offset})
+        emit({"offset": found.offset})
     else:
         print(found.offset)
     start, stop = found.unreadable
@@ -323,16 +327,15 @@ def append(
         int | None, typer.Option("--queue", min=0, max=65_535, help="Queue for lines without queueId.")
     ] = None,
     source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="JSON lines; - is stdin.")] = "-",
-    flush: Annotated[str, typer.Option("--flush", help="sync or async.")] = "sync",
+    flush: Annotated[Literal["sync", "async"], typer.Option("--flush", help="When a line counts as put.")] = "sync",
+    create: Annotated[bool, typer.Option("--create", help="Begin a store where there is none.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Put JSON lines into a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
     from rocketflow.cli.append_lines import append_lines
 
-    if flush not in ("sync", "async"):
-        raise typer.BadParameter(f"--flush {flush!r}: sync or async")
-    refused = append_lines(path, topic, queue, source, flush == "sync", _config(config))
+    refused = append_lines(path, topic, queue, source, flush == "sync", load_config(config), create=create)
     if refused:
         raise typer.Exit(failures.EXIT_FINDINGS)
 
@@ -347,9 +350,9 @@ def recover(
     """What a broker does at start. Example: rocketflow store recover /data/store --dry-run"""
     from rocketflow.cli.recover_store import recover_store
 
-    result = recover_store(path, _config(config), dry_run=dry_run)
+    result = recover_store(path, load_config(config), dry_run=dry_run)
     if as_json:
-        _emit(result)
+        emit(result)
     else:
         for name, value in result.items():
             print(f"{name:<14} {value}")
@@ -370,9 +373,9 @@ def clean(
     """Delete files whose time is over, as a broker does. Example: rocketflow store clean /data/store --dry-run"""
     from rocketflow.cli.clean_store import clean_store
 
-    result = clean_store(path, _config(config), reserved_hours, dry_run=dry_run)
+    result = clean_store(path, load_config(config), reserved_hours, dry_run=dry_run)
     if as_json:
-        _emit(result)
+        emit(result)
         return
     kinds = ("commitLogFiles", "consumeQueueFiles", "indexFiles")
     for kind in kinds:
@@ -386,41 +389,41 @@ def clean(
 @store_app.command()
 def verify(
     path: PathArgument,
-    repair: Annotated[bool, typer.Option("--repair", help="Make derived files again, set damage aside.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,
+    accept: Annotated[
+        str | None, typer.Option("--accept", metavar="FILE", help="Findings that are known: see below.")
+    ] = None,
+    accept_new: Annotated[bool, typer.Option("--accept-new", help="Add what is new to the file of --accept.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files looked at at a time.")] = 2,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Check every record, queue unit and index entry. Example: rocketflow store verify /data/store
 
-    Without --repair not a byte is changed. With it derived files are made again from the log; damaged records stay
-    where they are, a copy of them is kept in quarantine/, and everything else is served.
+    Without --repair not a byte is changed. With it derived files are rebuilt from the log; damaged records stay where
+    they are, a copy of them is kept in quarantine/, and everything else is served.
+
+    --accept FILE: the first run writes the present findings to FILE, with a digest of their bytes. Later runs print
+    those as accepted, and end with 0 where there is no other; --accept-new adds the others.
     """
-    from rocketflow.cli.verify_report import print_findings, print_steps
+    from rocketflow.cli.verify_report import VerifyReport
+    from rocketflow_store.fsck.repair import repair_store
+    from rocketflow_store.fsck.verify import verify_store
 
-    if repair:
-        from rocketflow_store.fsck.repair import repair_store
-
-        with _progress("verify") as step:
-            repaired = repair_store(path, _config(config), workers=workers, progress=step)
-        code = repaired.exit_code
-        with failures.exits_with(code):
-            if as_json:
-                _emit(repaired.as_dict())
-            else:
-                print_steps(repaired.steps)
-                print_findings(repaired.left)
-    else:
-        from rocketflow_store.fsck.verify import verify_store
-
-        with _progress("verify") as step:
-            found = verify_store(path, _config(config), workers=workers, progress=step)
-        code = found.exit_code
-        with failures.exits_with(code):
-            if as_json:
-                _emit(found.as_dict())
-            else:
-                print_findings(found)
+    if accept_new and accept is None:
+        raise typer.BadParameter("--accept-new needs --accept FILE")
+    report = VerifyReport(path, accept, accept_new=accept_new)
+    with _progress("verify") as step:
+        if repair:
+            repaired = repair_store(path, load_config(config), workers=workers, progress=step)
+        else:
+            found = verify_store(path, load_config(config), workers=workers, progress=step)
+    code = report.take_repair(repaired) if repair else report.take(found)
+    with failures.exits_with(code):
+        if as_json:
+            emit(report.as_dict())
+        else:
+            report.print()
     if code:
         raise typer.Exit(code)
 
@@ -428,12 +431,16 @@ def verify(
 @store_app.command()
 def rebuild(
     path: PathArgument,
-    only: Annotated[str | None, typer.Option("--only", metavar="WHAT", help="consumequeue or index.")] = None,
+    only: Annotated[
+        Literal["consumequeue", "index"] | None, typer.Option("--only", help="Queues alone, or the index alone.")
+    ] = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only queues of this topic; may be repeated.")
     ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue of the topics.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark.")] = "local",
+    engine: Annotated[
+        Literal["local", "spark"], typer.Option("--engine", help="Processes of this machine, or Spark.")
+    ] = "local",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
     ] = None,
@@ -450,8 +457,8 @@ def rebuild(
         str | None, typer.Option("--scratch", metavar="DIR", help="Where a remote target's files are made first.")
     ] = None,
     profile: Annotated[
-        str | None,
-        typer.Option("--profile", metavar="5.3|5.5", help="Convert to the derived files of this RocketMQ version."),
+        Literal["5.3", "5.5"] | None,
+        typer.Option("--profile", help="Convert to the derived files of this RocketMQ version."),
     ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
@@ -466,8 +473,6 @@ def rebuild(
     """
     from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
 
-    if engine not in ("local", "spark"):
-        raise typer.BadParameter(f"--engine {engine!r}: local or spark")
     request = request_of(
         only, topic or [], queue, (log, target, scratch), profile, dry_run=dry_run, force=force, wait=wait
     )
@@ -479,9 +484,9 @@ def rebuild(
         if engine == "spark":
             result = rebuild_on_spark(path, request, config, workers, begin)
         else:
-            result = rebuild_locally(path, request, _config(config), workers, begin)
+            result = rebuild_locally(path, request, load_config(config), workers, begin)
     if as_json:
-        _emit(result.as_dict())
+        emit(result.as_dict())
     else:
         for line in summary(result):
             print(printable(line))
@@ -501,14 +506,18 @@ def ledger(
     config: ConfigOption = None,
 ) -> None:
     """Who moved which messages, and when. Example: rocketflow store ledger /data/store --run-id fix-7 --json"""
-    from rocketflow.cli.ledger_lines import as_text, ledger_lines
+    from rocketflow.cli.ledger_lines import LEDGER_COLUMNS, ledger_lines, ledger_row
 
-    with _reader(path, config) as reader:
-        for fields in ledger_lines(reader, run_id, kind, empty=everything):
+    table, left_out = Table(LEDGER_COLUMNS), LeftOut()
+    with open_reader(path, config) as reader:
+        for fields in ledger_lines(reader, run_id, kind, left_out, empty=everything):
             if as_json:
-                _emit(fields)
+                emit(fields)
             else:
-                print(printable(as_text(fields)))
+                table.add(ledger_row(fields))
+    if not as_json:
+        table.flush()
+    _end_with(left_out.count)
 
 
 @store_app.command()
@@ -525,12 +534,12 @@ def export(
 
     if to == "-":
         raise UsageError("--to -: Parquet is a file a queue; give a directory (store cat --json writes to stdout)")
-    with _reader(path, config) as reader:
+    with open_reader(path, config) as reader:
         _check_topic(reader, topic)
         with _progress("export", of_bytes=False) as step:
             result = export_topic(reader, topic, to, step, overwrite=force)
     if as_json:
-        _emit(result)
+        emit(result)
     else:
         print(f"{result['rows']} rows, {len(result['files'])} files in {to}")
     _end_with(result["leftOut"])
@@ -550,7 +559,7 @@ def dump(
     damaged = False
     for fields in dump_file(file):
         damaged |= fields.get("kind") == "damaged"
-        _emit(fields)
+        emit(fields)
     if damaged:
         raise typer.Exit(failures.EXIT_LOST)
 

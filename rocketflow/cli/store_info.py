@@ -4,12 +4,68 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.times import iso_time
+from rocketflow_store.reading.queue_figures import queue_size
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketflow_store import StoreReader
+    from rocketflow_store.results import StoreSnapshot
 
 
-def store_info(reader: StoreReader) -> dict[str, Any]:
-    """State and bounds of a store as one JSON object."""
+def lost_queues_hint(reader: StoreReader) -> str:
+    """Return what to do about a CommitLog without a single queue."""
+    return (
+        "the CommitLog has no ConsumeQueue at all; where they are lost "
+        f"`rocketflow store rebuild {reader.path}` makes them again"
+    )
+
+
+def _queues_without_files(reader: StoreReader, snapshot: StoreSnapshot) -> int:
+    """Return how many queues are known to have messages, and have no file."""
+    found, batch = 0, set(reader.batch_names())
+    for key, (low, high) in snapshot.queues.items():
+        queue = reader.find_batch(*key) if key in batch else reader.find(*key)
+        found += low < high and queue is not None and queue.file_count == 0
+    return found
+
+
+def topic_columns(sizes: bool) -> tuple[str, ...]:
+    """Return the columns of the table of topics."""
+    more = ("bytes", "beginTimestamp", "endTimestamp") if sizes else ()
+    return ("topic", "queues", "messages", *more)
+
+
+def topic_rows(topics: list[dict[str, Any]], sizes: bool) -> Iterator[list[object]]:
+    """Yield the cells of each topic of `store_info`."""
+    for one in topics:
+        row: list[object] = [one["topic"], len(one["queues"])]
+        row.append(sum(queue["maxOffset"] - queue["minOffset"] for queue in one["queues"]))
+        if sizes:
+            times = (one["beginTimestamp"], one["endTimestamp"])
+            row += [one["bytes"], *(None if ms is None else iso_time(ms) for ms in times)]
+        yield row
+
+
+def _with_sizes(reader: StoreReader, topic: str, queues: list[dict[str, int]]) -> dict[str, Any]:
+    """Return bytes and retained time span of a topic; None where it is not known."""
+    sizes = [
+        queue_size(reader, topic, one["queueId"], one["minOffset"], one["maxOffset"])
+        for one in queues
+        if one["minOffset"] < one["maxOffset"]
+    ]
+    begins, ends = [one.begin_timestamp for one in sizes], [one.end_timestamp for one in sizes]
+    totals = [one.bytes for one in sizes]
+    return {
+        "bytes": None if None in totals else sum(one or 0 for one in totals),
+        "beginTimestamp": min((one for one in begins if one is not None), default=None),
+        "endTimestamp": max((one for one in ends if one is not None), default=None),
+    }
+
+
+def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
+    """Return state and bounds of a store as one JSON object; with `sizes` bytes and time span of each topic."""
     snapshot = reader.snapshot()
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, queue_id), (low, high) in sorted(snapshot.queues.items()):
@@ -26,7 +82,11 @@ def store_info(reader: StoreReader) -> dict[str, Any]:
             "fileSize": reader.config.mapped_file_size_commit_log,
             "paths": [str(one) for one in reader.paths.commit_logs],
         },
-        "topics": [{"topic": topic, "queues": queues} for topic, queues in topics.items()],
+        "topics": [
+            {"topic": topic, "queues": queues, **(_with_sizes(reader, topic, queues) if sizes else {})}
+            for topic, queues in topics.items()
+        ],
+        "queuesWithoutFiles": _queues_without_files(reader, snapshot),
         "index": {
             "files": len(indexes),
             "entries": sum(one.entries for one in indexes),

@@ -1,36 +1,103 @@
-"""What `store verify` found and did, for people."""
+"""What `store verify` found and did, for people and as JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rocketflow.printable import printable
+from rocketflow.cli.tables import print_table
+from rocketflow_store.fsck.accepted import AcceptedFindings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.fsck.findings import VerifyResult
-    from rocketflow_store.fsck.repair import RepairStep
+    from rocketflow_store.fsck.findings import Finding, VerifyResult
+    from rocketflow_store.fsck.repair import RepairResult, RepairStep
+
+_COLUMNS = ("kind", "file", "offset", "length", "detail")
 
 
-def print_findings(found: VerifyResult) -> None:
-    """One line a finding, and what they come to."""
+class VerifyReport:
+    """The outcome of one run on the store at `path`; `accept` is the file of accepted findings."""
+
+    def __init__(self, path: str, accept: str | None, *, accept_new: bool = False) -> None:
+        self._path = path
+        self._accepted = AcceptedFindings.load(accept, Path(path)) if accept is not None else None
+        self._accept_new = accept_new
+        self._steps: list[RepairStep] | None = None
+        self._fields: dict[str, Any] = {}
+        self._fresh: list[Finding] = []
+        self._known: list[Finding] = []
+        self._appended = 0
+
+    def take_repair(self, repaired: RepairResult) -> int:
+        """Take what a repair did and left; return the exit code."""
+        self._steps = repaired.steps
+        code = self._take(repaired.left, repaired.exit_code)
+        self._fields = repaired.as_dict()
+        return repaired.exit_code if repaired.cut else code or int(bool(repaired.steps))
+
+    def take(self, found: VerifyResult) -> int:
+        """Take what was found; return the exit code."""
+        code = self._take(found, found.exit_code)
+        self._fields = found.as_dict()
+        return code
+
+    def _take(self, found: VerifyResult, code: int) -> int:
+        self._found, accepted = found, self._accepted
+        self._fresh = list(found.findings)
+        if accepted is None:
+            return code
+        self._known = [one for one in found.findings if accepted.is_accepted(one)]
+        self._fresh = [one for one in found.findings if not accepted.is_accepted(one)]
+        if self._accept_new or not accepted.exists:
+            accepted.add(self._fresh)
+            self._appended = len(self._fresh)
+        return accepted.exit_code(found, self._fresh)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the run as one JSON object; `accepted` marks findings where a file of accepted ones was given."""
+        if self._accepted is None:
+            return self._fields
+        known = set(self._known)
+        findings = [{**one.as_dict(), "accepted": one in known} for one in self._found.findings]
+        counts = {"acceptedFindings": len(known), "newFindings": len(self._fresh), "appendedFindings": self._appended}
+        return {**self._fields, "findings": findings, **counts}
+
+    def print(self) -> None:
+        """Print the run for people."""
+        if self._steps is not None:
+            print_steps(self._steps)
+        print_findings(self._found, self._fresh, self._known)
+        if self._appended and self._accepted is not None:
+            print(f"{self._appended} findings were added to {self._accepted.path}: later runs take them as accepted")
+        elif self._fresh and self._steps is None:
+            print(f"next: `rocketflow store verify {self._path} --repair` rebuilds queues, index and the like")
+        elif self._found.lost_records and self._fresh:
+            print(f"next: `rocketflow store verify {self._path} --accept FILE` records losses that are known")
+
+
+def print_findings(found: VerifyResult, fresh: Sequence[Finding], known: Sequence[Finding]) -> None:
+    """Print a line for each finding, and what they come to."""
     speed = found.bytes / 1e6 / found.seconds if found.seconds else 0.0
     print(f"{found.records} records, {found.bytes} bytes in {found.seconds:.2f} s ({speed:.0f} MB/s)")
-    for one in found.findings:
-        print(f"{one.kind}\t{one.file}\t{one.offset}\t{one.length}\t{printable(one.detail)}")
+    rows = [(one.kind, one.file, one.offset, one.length, one.detail) for one in fresh]
+    rows += [(f"accepted {one.kind}", one.file, one.offset, one.length, one.detail) for one in known]
+    if rows:
+        print_table(_COLUMNS, rows)
     if found.unlisted:
         print(f"... and {found.unlisted} more")
     if found.clean:
         print("clean")
         return
-    count = len(found.findings) + found.unlisted
-    print(f"{count} finding{'s' if count != 1 else ''}, {found.lost_records} records lost")
+    count = len(fresh) + found.unlisted
+    accepted = f", {len(known)} accepted" if known else ""
+    print(f"{count} finding{'s' if count != 1 else ''}{accepted}, {found.lost_records} records lost")
 
 
 def print_steps(steps: Sequence[RepairStep]) -> None:
-    """One line a step of a repair."""
-    for one in steps:
-        print(f"{one.action}\t{one.target}\t{printable(one.why)}")
-    if not steps:
+    """Print a line for each step of a repair."""
+    if steps:
+        print_table(("action", "target", "why"), ((one.action, one.target, one.why) for one in steps))
+    else:
         print("nothing to repair")

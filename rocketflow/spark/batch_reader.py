@@ -65,9 +65,9 @@ class RocketFlowBatchReader(DataSourceReader):
         if missing:
             raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
         start_by_time, end_by_time = self._stores.start_by_time, self._stores.offset_by_time
-        clamp = not options.fail_on_data_loss
-        starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp)
-        ends = resolve_positions(options.ending, queues, end_by_time, clamp=clamp)
+        clamp, named = not options.fail_on_data_loss, options.topics.named
+        starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp, named=named)
+        ends = resolve_positions(options.ending, queues, end_by_time, clamp=clamp, named=named)
         taken = [key for key in queues if self._narrowing.takes(key)]
         ranges = [self._narrowing.bounds(key, starts[key], ends[key], start_by_time, end_by_time) for key in taken]
         ranges = [one for one in ranges if one.rows > 0]

@@ -37,6 +37,7 @@ SOURCE_OPTIONS: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "failOnMissingTopic",
     "tags",
     "sql",
     "includeProperties",
@@ -135,6 +136,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    fail_on_missing_topic: bool
     tags: str | None
     sql: str | None
     include_properties: bool
@@ -169,6 +171,7 @@ class SourceOptions:
             min_partitions=values.integer("minPartitions"),
             max_records_per_partition=values.integer("maxRecordsPerPartition"),
             fail_on_data_loss=values.flag("failOnDataLoss", True),
+            fail_on_missing_topic=values.flag("failOnMissingTopic", False),
             tags=_tags(values),
             sql=_sql(values),
             include_properties=values.flag("includeProperties", False),

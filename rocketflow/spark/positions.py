@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from rocketflow.nearest import did_you_mean
 from rocketflow.spark.option_values import OptionError, bad_value_error
 from rocketflow.spark.options import EARLIEST, LATEST, PositionChoice, PositionKind
 from rocketflow.spark.store_access import QueueBounds
@@ -15,12 +16,18 @@ OffsetByTime = Callable[[QueueKey, int], int]
 
 
 def resolve_positions(
-    choice: PositionChoice, queues: Mapping[QueueKey, QueueBounds], offset_by_time: OffsetByTime, *, clamp: bool
+    choice: PositionChoice,
+    queues: Mapping[QueueKey, QueueBounds],
+    offset_by_time: OffsetByTime,
+    *,
+    clamp: bool,
+    named: Iterable[str] = (),
 ) -> dict[QueueKey, int]:
-    """A queue offset for each of `queues`.
+    """Return a queue offset for each of `queues`.
 
     An offset outside of what a queue holds is an error that names the option, or moved inside with `clamp`
-    (failOnDataLoss=false). A JSON choice has to name every queue.
+    (failOnDataLoss=false). A JSON choice has to name every queue, and no topic that the read does not take: one of
+    `queues`, or one of the topics that it names (`named`), which may come later.
     """
     match choice.kind:
         case PositionKind.EARLIEST:
@@ -30,10 +37,21 @@ def resolve_positions(
         case PositionKind.TIMESTAMP:
             times = dict.fromkeys(queues, choice.timestamp_ms)
             return {key: _by_time(choice, key, times[key], queues[key], offset_by_time) for key in queues}
+    _check_topics(choice, queues, named)
     given = _numbers_by_key(choice, queues)
     if choice.kind is PositionKind.TIMESTAMPS:
         return {key: _by_time(choice, key, given[key], queues[key], offset_by_time) for key in queues}
     return {key: _by_offset(choice, key, given[key], queues[key], clamp) for key in queues}
+
+
+def _check_topics(choice: PositionChoice, queues: Iterable[QueueKey], named: Iterable[str]) -> None:
+    taken = {name for key in queues for name in (key.topic, key.qualified_topic)} | set(named)
+    for topic, by_queue in choice.numbers:
+        if topic not in taken and topic.rpartition("/")[2] not in set(named):
+            hint = did_you_mean(topic, taken)
+            queue = f" queue {by_queue[0][0]}" if by_queue else ""
+            why = f"option {choice.option} names topic {topic}{queue}, which the read does not take: {hint}"
+            raise OptionError(choice.option, why)
 
 
 def _numbers_by_key(choice: PositionChoice, queues: Mapping[QueueKey, QueueBounds]) -> dict[QueueKey, int]:

@@ -86,6 +86,14 @@ class SourceStores:
         """Names of all stores; "" alone where the only one has no name."""
         return self._by_name.keys()
 
+    def listed_topics(self) -> set[str]:
+        """Return the topics of every store's `topics.json`, as `topic` and as `store/topic`."""
+        listed: set[str] = set()
+        for name in self._by_name:
+            for topic in self.reader(name).listed_topics():
+                listed |= {topic, f"{name}/{topic}"}
+        return listed
+
     def snapshot(self) -> dict[QueueKey, QueueBounds]:
         """Bounds of every queue; of one store at one instant, so that a sink's commit is in it whole or not at all."""
         found: dict[QueueKey, QueueBounds] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from rocketflow.spark.data_loss import DataLossError, Loss, LossCounter, find_losses
@@ -29,7 +29,7 @@ from rocketflow.spark.positions import resolve_positions
 from rocketflow.spark.queue_choice import QueueChooser
 from rocketflow.spark.store_access import QueueBounds, SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
-from rocketflow.spark.topic_check import check_stores, describe_missing
+from rocketflow.spark.topic_check import MissingTopicError, check_stores, describe_missing
 from rocketflow_store.clock import Clock, SystemClock
 
 _log: Final = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class StreamPlanner:
                 queues,
                 self._stores.start_by_time,
                 clamp=not self._options.fail_on_data_loss,
+                named=self._options.topics.named,
             )
             positions = {key: self._stores.position(key, starts[key], queues[key].low) for key in sorted(queues)}
             self._initial = StreamOffset(positions)
@@ -211,10 +212,17 @@ class StreamPlanner:
         chosen = {key: there[key] for key in self._chooser.chosen(there)}
         missing = self._chooser.missing(chosen) if self._options.topics.named else []
         if missing and missing != self._warned_missing:
-            self._warned_missing = missing
             told = describe_missing(missing, (key.qualified_topic for key in there))
+            if self._options.fail_on_missing_topic and self._lacks_topic(there):
+                raise MissingTopicError(told)
+            self._warned_missing = missing
             _log.warning("%s; the query waits for them", told)
         return chosen
+
+    def _lacks_topic(self, there: Iterable[QueueKey]) -> bool:
+        """Return whether a topic that the query names has no queue, and is listed by no store."""
+        known = {name for key in there for name in (key.topic, key.qualified_topic)} | self._stores.listed_topics()
+        return not known.issuperset(self._options.topics.named)
 
     def _end_of(self, key: QueueKey, bounds: QueueBounds) -> int:
         return bounds.high if self._target is None else min(bounds.high, self._target.get(key, 0))

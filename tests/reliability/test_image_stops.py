@@ -162,7 +162,19 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
             made.create_topic("t", 2)
         with outcome.open("wb") as out:
             child = subprocess.Popen(
-                [sys.executable, "-c", COMMAND_LINE, "store", "append", str(store), "--topic", "t", "--input", "-"],
+                [
+                    sys.executable,
+                    "-c",
+                    COMMAND_LINE,
+                    "store",
+                    "append",
+                    str(store),
+                    "--topic",
+                    "t",
+                    "--create",
+                    "--input",
+                    "-",
+                ],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.PIPE,

@@ -24,10 +24,11 @@ from rocketflow_store.retry.requeue_properties import (
 from rocketflow_store.retry.requeue_run import KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.retry.requeue_run import RequeueRequest
     from rocketflow_store.store_reader import StoreReader
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 SINK_KIND: Final = "sink"
 _DELIVERIES: Final = {"rmq_sys_schedule": ("delay", SCHEDULE_TOPIC), "rmq_sys_timer": ("timer", TIMER_TOPIC)}
 """Kind and source of what is delivered when it is due, by sink id."""
+KINDS: Final = (KIND, "delay", "timer", "send-back", "quality", "kafka-bridge", SINK_KIND)
+"""Kinds of commits that RocketFlow writes. An application's own sinks may have others."""
 _OFFSET_BITS: Final = 44
 
 
@@ -73,11 +76,14 @@ class LedgerEntry:
         }
 
 
-def ledger(reader: StoreReader) -> Iterator[LedgerEntry]:
-    """All commits that are in the log, oldest first; envelopes that cannot be read are left out, and told (RF-SKIP)."""
+def ledger(reader: StoreReader, on_skip: Callable[[SkippedMessages], None] | None = None) -> Iterator[LedgerEntry]:
+    """Yield all commits of the log, oldest first.
+
+    Envelopes that cannot be read are skipped: reported as RF-SKIP, and to `on_skip`.
+    """
     low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
     columns = ("body", "physicalOffset", "storeTimestamp")
-    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns, on_missing="skip"):
+    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns, on_missing="skip", on_skip=on_skip):
         places, times = (np.asarray(batch.column(at).cast("int64")).tolist() for at in (1, 2))
         for body, place, time_us in zip(batch.column(0).to_pylist(), places, times, strict=True):
             commit = decode_envelope(body)

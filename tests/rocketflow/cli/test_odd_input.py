@@ -54,7 +54,7 @@ def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
     for source, more in (("-", {"input": b"\n".join(lines)}), (str(tmp_path / "lines"), {})):
         store = tmp_path / f"s{len(source)}"
-        ended = command("store", "append", store, "--topic", "t", "--input", source, **more)
+        ended = command("store", "append", store, "--topic", "t", "--input", source, "--create", **more)
         told = [json.loads(line) for line in ended.stdout.splitlines()]
         assert ended.returncode == 1
         assert [one["status"] for one in told] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 5, "PUT_OK"]
@@ -63,7 +63,7 @@ def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
 
 
 def test_append_waits_for_no_other_line(tmp_path: Path) -> None:
-    arguments = [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t"]
+    arguments = [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t", "--create"]
     with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -77,7 +77,7 @@ def test_append_waits_for_no_other_line(tmp_path: Path) -> None:
 
 def test_append_to_a_store_whose_sizes_a_file_tells(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=65536\n")
-    words = ("store", "append", tmp_path / "s", "--topic", "t", "--config", tmp_path / "broker.conf")
+    words = ("store", "append", tmp_path / "s", "--topic", "t", "--create", "--config", tmp_path / "broker.conf")
     assert command(*words, input=b'{"body": "x"}').returncode == 0
     assert {one.stat().st_size for one in (tmp_path / "s" / "commitlog").iterdir()} == {65536}
 

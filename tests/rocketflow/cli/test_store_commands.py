@@ -101,7 +101,7 @@ def test_append_cat_and_a_refused_line(capsys: pytest.CaptureFixture[str], tmp_p
         '{"body": "one", "tags": "a", "keys": ["k"], "properties": {"p": "ü"}}\n'
         '{"body": null}\nnot json\n{"bodyBase64": "AAE=", "queueId": 3}\n{"body": "x", "colour": 1}\n'
     )
-    rows = call(capsys, "store", "append", tmp_path / "s", "--topic", "t", "--input", lines, code=1)
+    rows = call(capsys, "store", "append", tmp_path / "s", "--topic", "t", "--input", lines, "--create", code=1)
     assert [row["status"] for row in rows] == [
         "PUT_OK",
         "MESSAGE_ILLEGAL",

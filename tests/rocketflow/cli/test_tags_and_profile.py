@@ -66,7 +66,7 @@ def test_find_by_tags_prints_the_newest_messages(
         out, err = call(capsys, *asked)
         shown = out.splitlines()[1:]  # behind the names of the columns
         assert len(shown) == len(rows)
-        assert all(line.split("\t")[-1] == row["body"] for row, line in zip(rows, shown, strict=True))
+        assert all(line.split()[-1] == row["body"] for row, line in zip(rows, shown, strict=True))
         assert err == ""
 
 

@@ -14,6 +14,8 @@ from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, StreamOffset
+from rocketflow.spark.topic_check import MissingTopicError
+from rocketflow_store import MessageStore
 from rocketflow_store.clock import ManualClock
 from rocketflow_store.errors import NotAStoreError
 from tests.rocketflow.spark.planned_query import PlannedQuery
@@ -92,6 +94,32 @@ def test_starting_offsets_name_every_queue_and_stay_inside(tmp_path: Path) -> No
     wrong = '{"orders":{"0":0,"1":0,"2":0,"3":0},"other":{"0":4}}'
     with pytest.raises(OptionError, match="topic other queue 0"):
         PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=wrong).step()
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 0])
+def test_starting_offsets_of_a_topic_that_the_read_does_not_take_are_refused(tmp_path: Path, offset: int) -> None:
+    append(tmp_path / "s", numbered("orders", range(4), queues=1))
+    wrong = json.dumps({"orders": {"0": 0}, "order": {"0": offset}})
+    with pytest.raises(OptionError, match=r"names topic order queue 0, .* did you mean orders\?"):
+        PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=wrong).step()
+    later = PlannedQuery(tmp_path / "s", subscribe="orders,order", startingOffsets=wrong)  # it is named: it may come
+    later.drain()
+    assert later.numbers() == list(range(4))
+
+
+def test_stream_fails_on_a_missing_topic_where_it_is_told_to(tmp_path: Path) -> None:
+    append(tmp_path / "s", numbered("orders", range(4)))
+    waiting = PlannedQuery(tmp_path / "s", subscribe="orders,ordrs")
+    waiting.drain()
+    assert waiting.numbers() == list(range(4))
+    strict = PlannedQuery(tmp_path / "s", subscribe="orders,ordrs", failOnMissingTopic="true")
+    for _ in range(2):
+        with pytest.raises(MissingTopicError, match=r"no topic ordrs in the store \(did you mean orders\?\)"):
+            strict.step()
+    with MessageStore.open(tmp_path / "s") as store:
+        store.create_topic("ordrs", 2)
+    strict.drain()
+    assert strict.numbers() == list(range(4))
 
 
 def test_starting_by_time(tmp_path: Path) -> None:

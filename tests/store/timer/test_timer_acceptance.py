@@ -165,7 +165,7 @@ def test_a_wrong_precision_is_an_error_at_once() -> None:
 def test_append_takes_the_properties_of_a_client(tmp_path: Path) -> None:
     requests = [{"TIMER_DELAY_SEC": "60"}, {"DELAY": "2"}, {"TIMER_DELAY_SEC": "never"}, {"TIMER_DELIVER_MS": "5"}]
     ended = subprocess.run(
-        [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t"],
+        [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t", "--create"],
         input="".join(json.dumps({"body": "b", "properties": one}) + "\n" for one in requests),
         env=environment(),
         capture_output=True,

@@ -1,0 +1,67 @@
+"""`store groups`: how far consumer groups have read, and what waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.reading.queue_figures import record_bytes, stored_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketflow_store import StoreReader
+
+GROUP_COLUMNS = ("group", "topic", "queueId", "offset", "maxOffset", "lagMessages", "lagBytes", "lagMs")
+
+
+def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each queue of each topic that a group reads; None stands for what is not known.
+
+    Raises:
+        UsageError: No offsets are kept of the group.
+    """
+    offsets = _offsets(reader)
+    if group is not None and group not in (known := {name for _, name in offsets}):
+        raise UsageError(f"no group {group!r} has offsets in this store: {did_you_mean(group, known)}")
+    bounds = reader.snapshot().queues
+    queues: dict[str, list[int]] = {}
+    for name, queue_id in sorted(bounds):
+        queues.setdefault(name, []).append(queue_id)
+    for of_topic, of_group in sorted(offsets, key=lambda one: (one[1], one[0])):
+        if group not in (None, of_group) or topic not in (None, of_topic):
+            continue
+        known_offsets = offsets[of_topic, of_group]
+        for queue_id in sorted({*queues.get(of_topic, []), *known_offsets}):
+            found = _lag(
+                reader, of_topic, queue_id, known_offsets.get(queue_id), bounds.get((of_topic, queue_id)), now_ms
+            )
+            yield {"group": of_group, "topic": of_topic, "queueId": queue_id, **found}
+
+
+def _offsets(reader: StoreReader) -> dict[tuple[str, str], dict[int, int]]:
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for file in ConfigFiles(reader.paths.config).positions:
+        for key, offsets in file.table().items():
+            found[key] = {**found.get(key, {}), **offsets}
+    return found
+
+
+def _lag(
+    reader: StoreReader, topic: str, queue_id: int, offset: int | None, bounds: tuple[int, int] | None, now_ms: int
+) -> dict[str, int | None]:
+    low, high = bounds if bounds is not None else (None, None)
+    found: dict[str, int | None] = {"offset": offset, "minOffset": low, "maxOffset": high}
+    lag: dict[str, int | None] = dict.fromkeys(("lagMessages", "lagBytes", "lagMs"))
+    if offset is None or low is None or high is None or offset > high:
+        return {**found, **lag}  # the group never read it, or the queue is another one
+    start = max(offset, low)
+    if start == high:
+        return {**found, **dict.fromkeys(lag, 0)}
+    stored = stored_at(reader, topic, queue_id, start)
+    lag["lagMessages"] = high - start
+    lag["lagBytes"] = record_bytes(reader, topic, queue_id, start, high)
+    lag["lagMs"] = None if stored is None else max(now_ms - stored, 0)
+    return {**found, **lag}

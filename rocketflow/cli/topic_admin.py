@@ -1,0 +1,145 @@
+"""`store topics`: list, describe, create and delete topics, and set their queues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
+from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.config_files.topics import BATCH_CQ, MAX_QUEUE_NUMS, PERM_READ, PERM_WRITE, SIMPLE_CQ
+from rocketflow_store.errors import MessageRejectedError
+from rocketflow_store.message_encoder import check_send_topic
+from rocketflow_store.reading.queue_figures import queue_size
+from rocketflow_store.topic_names import is_system_topic
+
+if TYPE_CHECKING:
+    from rocketflow_store import MessageStore, StoreConfig, StoreReader
+
+TOPIC_COLUMNS = ("topic", "writeQueueNums", "readQueueNums", "perm", "queueType", "queues", "messages")
+QUEUE_COLUMNS = ("queueId", "minOffset", "maxOffset", "messages", "bytes", "beginTimestamp", "endTimestamp")
+
+
+def list_topics(reader: StoreReader) -> list[dict[str, Any]]:
+    """Return every topic that is listed or has a queue; numbers of queues are None for one that is not listed."""
+    listed = ConfigFiles(reader.paths.config).topics.topics()
+    queues: dict[str, list[tuple[int, int]]] = {}
+    for (topic, _), bounds in reader.snapshot().queues.items():
+        queues.setdefault(topic, []).append(bounds)
+    found = []
+    for topic in sorted({*listed, *queues}):
+        config, bounds_of = listed.get(topic), queues.get(topic, [])
+        found.append(
+            {
+                "topic": topic,
+                "writeQueueNums": config.write_queue_nums if config else None,
+                "readQueueNums": config.read_queue_nums if config else None,
+                "perm": _permissions(config.perm) if config else None,
+                "order": config.order if config else None,
+                "queueType": (BATCH_CQ if config.is_batch_cq else SIMPLE_CQ) if config else None,
+                "attributes": dict(config.attributes) if config else {},
+                "system": is_system_topic(topic),
+                "queues": len(bounds_of),
+                "messages": sum(high - low for low, high in bounds_of),
+            }
+        )
+    return found
+
+
+def describe_topic(reader: StoreReader, topic: str) -> dict[str, Any]:
+    """Return a topic's entry, what each of its queues holds, and the groups that read it."""
+    found = {one["topic"]: one for one in list_topics(reader)}
+    if topic not in found:
+        raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, found)}")
+    rows = []
+    for (name, queue_id), (low, high) in sorted(reader.snapshot().queues.items()):
+        if name == topic:
+            size = queue_size(reader, topic, queue_id, low, high)
+            rows.append(
+                {
+                    "queueId": queue_id,
+                    "minOffset": low,
+                    "maxOffset": high,
+                    "messages": high - low,
+                    "bytes": size.bytes,
+                    "beginTimestamp": size.begin_timestamp,
+                    "endTimestamp": size.end_timestamp,
+                }
+            )
+    groups = {
+        group for file in ConfigFiles(reader.paths.config).positions for name, group in file.table() if name == topic
+    }
+    return {**found[topic], "queues": rows, "groups": sorted(groups)}
+
+
+def create_topic(path: str, config: StoreConfig, topic: str, queues: int, queue_type: str | None) -> None:
+    """Make a topic that does not exist yet."""
+    _check_name(topic)
+    _check_count(queues)
+    with _opened(path, config) as store:
+        if topic in _names(store):
+            raise UsageError(f"topic {topic} exists: `rocketflow store topics {path} queues {topic} N` sets its queues")
+        store.create_topic(topic, queues, queue_type=queue_type)
+
+
+def set_queues(path: str, config: StoreConfig, topic: str, queues: int) -> None:
+    """Give a topic `queues` write queues, and read queues for all that it ever had."""
+    _check_count(queues)
+    _refuse_system_topic(topic)
+    with _opened(path, config) as store:
+        _check_exists(store, topic)
+        store.config_files.topics.set_queue_nums(topic, queues)
+
+
+def delete_topic(path: str, config: StoreConfig, topic: str, *, confirmed: bool) -> None:
+    """Delete a topic as a broker does: its entry, its queues, its consumers' offsets; the log keeps the records."""
+    if not confirmed:
+        raise UsageError(f"deleting topic {topic} cannot be undone: confirm it with --yes")
+    with _opened(path, config) as store:
+        _check_exists(store, topic)
+        store.delete_topic(topic)
+
+
+def _refuse_system_topic(topic: str) -> None:
+    if is_system_topic(topic):
+        raise UsageError(f"topic {topic} is one of the store's own, which the store makes and changes itself")
+
+
+def _check_name(topic: str) -> None:
+    _refuse_system_topic(topic)
+    try:
+        check_send_topic(topic)
+    except MessageRejectedError as error:
+        raise UsageError(f"topic {topic}: {error.why}") from error
+
+
+def _check_count(queues: int) -> None:
+    if not 1 <= queues <= MAX_QUEUE_NUMS:
+        raise UsageError(f"{queues} queues: a topic has 1 to {MAX_QUEUE_NUMS}")
+
+
+def _opened(path: str, config: StoreConfig) -> MessageStore:
+    from rocketflow_store import MessageStore
+    from rocketflow_store.config import StorePaths, check_directory
+    from rocketflow_store.errors import NotAStoreError
+
+    root = Path(path).absolute()
+    check_directory(root, must_exist=True)
+    if not StorePaths.of(root, config).looks_like_store():
+        raise NotAStoreError(path, "holds no commitlog/; give the directory that storePathRootDir names")
+    return MessageStore.open(root, config)
+
+
+def _names(store: MessageStore) -> set[str]:
+    return {*store.config_files.topics.topics(), *store.topics()}
+
+
+def _check_exists(store: MessageStore, topic: str) -> None:
+    known = _names(store)
+    if topic not in known:
+        raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, known)}")
+
+
+def _permissions(perm: int) -> str:
+    return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-")

@@ -1,0 +1,134 @@
+"""Findings of `verify` that an operator has accepted: JSON lines of file, offset, length and a digest of the bytes.
+
+A finding is accepted as long as its bytes stay as they were; where they changed it is a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.errors import StoreError
+from rocketflow_store.files.os_files import access_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store.fsck.findings import Finding, VerifyResult
+
+LOSS_KINDS: Final = frozenset({"record", "missing-file", "stray-unit"})
+"""Kinds of findings that can mean lost messages."""
+_CHUNK: Final = 1 << 20
+_ABSENT: Final = "absent"
+_UNREADABLE: Final = "unreadable"
+
+Key = tuple[str, str, int, int, str]
+
+
+class AcceptedFileError(StoreError):
+    """A file of accepted findings has a line that is none."""
+
+    exit_code = 2
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        super().__init__(f"{path} line {line}: {why}; give a file that verify --accept wrote")
+
+
+@dataclass(slots=True)
+class AcceptedFindings:
+    """The accepted findings of the store at `root`, kept in the file `path`."""
+
+    path: Path
+    root: Path
+    known: set[Key] = field(default_factory=set)
+    exists: bool = False
+
+    @classmethod
+    def load(cls, path: str | Path, root: Path) -> AcceptedFindings:
+        """Read `path`; none are accepted where it does not exist."""
+        found = cls(Path(path), root.absolute())
+        try:
+            text = found.path.read_text("utf-8")
+        except FileNotFoundError:
+            return found
+        except UnicodeDecodeError as error:
+            raise AcceptedFileError(found.path, 1, "not UTF-8") from error
+        except OSError as error:
+            raise access_error(found.path, error) from error
+        found.exists = True
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                found.known.add(_key_of_line(found.path, number, line))
+        return found
+
+    def is_accepted(self, finding: Finding) -> bool:
+        """Return whether the finding is known, and its bytes are what they were."""
+        return self._key(finding) in self.known
+
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Append findings to the file; durable on return."""
+        date = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        lines = []
+        for one in findings:
+            kind, file, offset, length, digest = key = self._key(one)
+            self.known.add(key)
+            told = {"file": file, "offset": offset, "length": length, "digest": digest, "date": date}
+            lines.append(json.dumps({**told, "kind": kind, "detail": one.detail}, ensure_ascii=False) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as out:
+                out.writelines(lines)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            raise access_error(self.path, error) from error
+
+    def exit_code(self, result: VerifyResult, fresh: Sequence[Finding]) -> int:
+        """Return 0 where nothing is new, 3 where what is new can be lost messages, else 1."""
+        if not fresh and not result.unlisted:
+            return 0
+        lost = result.unlisted or any(one.kind in LOSS_KINDS for one in fresh)
+        return 3 if result.lost_records and lost else 1
+
+    def _key(self, finding: Finding) -> Key:
+        path = Path(finding.file)
+        inside = path.is_relative_to(self.root)
+        name = str(path.relative_to(self.root)) if inside else str(path)
+        return finding.kind, name, finding.offset, finding.length, _digest(path, finding)
+
+
+def _digest(path: Path, finding: Finding) -> str:
+    """Return the SHA-256 of the bytes that a finding is about; of its text where it is about none."""
+    if not finding.length:
+        return hashlib.sha256(finding.detail.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as opened:
+            opened.seek(finding.offset)
+            left = finding.length
+            while left and (data := opened.read(min(left, _CHUNK))):
+                digest.update(data)
+                left -= len(data)
+    except (FileNotFoundError, IsADirectoryError):
+        return _ABSENT
+    except OSError:
+        return _UNREADABLE
+    return digest.hexdigest()
+
+
+def _key_of_line(path: Path, number: int, line: str) -> Key:
+    try:
+        told: dict[str, Any] = json.loads(line)
+        file, offset, length, digest = (told[name] for name in ("file", "offset", "length", "digest"))
+        kind = told.get("kind", "")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise AcceptedFileError(path, number, f"no accepted finding ({error})") from error
+    if not all(isinstance(one, str) for one in (file, digest, kind)) or not all(
+        type(one) is int for one in (offset, length)
+    ):
+        raise AcceptedFileError(path, number, "no accepted finding")
+    return kind, file, offset, length, digest

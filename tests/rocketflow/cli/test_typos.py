@@ -1,0 +1,98 @@
+"""Names that do not exist are refused with the nearest one that does, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow_store import Message, MessageStore
+from rocketflow_store.retry.requeue_run import RequeueRequest, begin_run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, and a requeue run `fix-7` of one of them."""
+    path = tmp_path_factory.mktemp("typos") / "s"
+    with MessageStore.open(path) as opened:
+        for topic in ("orders", "flights"):
+            opened.put_message(Message(topic, b"x", keys="k", tags="a", queue_id=0))
+        begin_run(opened, RequeueRequest("fix-7", "orders", "flights"), {0: (0, 1)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cat", "--topic", "order"), "did you mean orders?"),
+        (("offset", "--topic", "order", "--queue", "0", "--timestamp", "0"), "did you mean orders?"),
+        (("export", "--topic", "order", "--to", "/nowhere"), "did you mean orders?"),
+        (("find", "--topic", "order", "--key", "k"), "did you mean orders?"),
+        (("find", "--topic", "order", "--tags", "a"), "did you mean orders?"),
+        (("find", "--topic", "order", "--uniq-key", "k"), "did you mean orders?"),
+        (("cat", "--topic", "xyz"), "there is flights, orders"),
+        (("ledger", "--kind", "requeu"), "did you mean requeue?"),
+        (("ledger", "--run-id", "fix-8"), "did you mean fix-7?"),
+        (("cat", "--topic", "orders", "--bdy", "text"), "--body"),
+        (("cat", "--topic", "orders", "--body", "txt"), "'txt' is not one of 'text', 'base64', 'sha256', 'none'"),
+    ],
+)
+def test_name_that_does_not_exist_is_refused_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], store: Path, words: tuple[str, ...], said: str
+) -> None:
+    assert run(["store", words[0], str(store), *words[1:]]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+
+
+def test_names_that_exist_are_taken(capsys: pytest.CaptureFixture[str], store: Path) -> None:
+    assert run(["store", "find", str(store), "--topic", "orders", "--key", "none"]) == 1
+    assert run(["store", "ledger", str(store), "--kind", "timer"]) == 0
+    assert run(["store", "ledger", str(store), "--kind", "requeue", "--run-id", "fix-7", "--all"]) == 0
+    assert "fix-7" in capsys.readouterr().out
+
+
+def test_append_begins_a_store_only_where_it_is_told_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text('{"body": "x"}\n')
+    (tmp_path / "empty").mkdir()
+    words = ["--topic", "t", "--input", str(tmp_path / "lines")]
+    for path in (tmp_path / "stor", tmp_path / "empty"):
+        assert run(["store", "append", str(path), *words]) == 2
+        assert "--create" in capsys.readouterr().err
+        assert not path.exists() or not any(path.iterdir())
+        assert run(["store", "append", str(path), *words, "--create"]) == 0
+        assert run(["store", "append", str(path), *words]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "choices"),
+    [
+        ("offset", "<lower|upper|nearest>"),
+        ("append", "<sync|async>"),
+        ("rebuild", "<consumequeue|index>"),
+        ("rebuild", "<local|spark>"),
+        ("rebuild", "<5.3|5.5>"),
+        ("cat", "<text|base64|sha256|none>"),
+    ],
+)
+def test_help_names_the_choices(capsys: pytest.CaptureFixture[str], command: str, choices: str) -> None:
+    assert run(["store", command, "--help"]) == 0
+    assert choices in capsys.readouterr().out
+
+
+def test_tables_align_columns_and_set_numbers_to_the_right(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as opened:
+        opened.put_messages([Message("t", b"x" * n, tags="Köln" if n == 1 else "日本", queue_id=0) for n in (1, 100)])
+    assert run(["store", "cat", str(tmp_path / "s"), "--topic", "t"]) == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["topic", "queueId", "queueOffset", "storeTimestamp", "tags", "keys", "bodySize", "body"]
+    end = header.index("bodySize") + len("bodySize")
+    assert first[: end + 3].endswith("       1  x")
+    assert second[:end].endswith("     100  ")  # the two characters of its tags take four places
+    assert run(["store", "info", str(tmp_path / "s")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("topic "))
+    assert lines[at].split() == ["topic", "queues", "messages"]
+    assert len(lines[at]) == len(lines[at + 1])
