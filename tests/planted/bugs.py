@@ -894,4 +894,28 @@ BUGS: Final = (
         ],
         [f"{STORE}/test_derived_profile.py"],
     ),
+    Bug(
+        "lost-system-queue-is-deleted",
+        "verify takes a lost queue of the store's own topics for that of a deleted topic",
+        [Change("        kept = is_system_topic(topic) or topic in self.unlisted\n", "        kept = False\n")],
+        [f"{STORE}/test_lost_derived.py"],
+    ),
+    Bug(
+        "lost-index-is-none",
+        "verify misses an index only where its directory or the checkpoint says that there was one",
+        [Change("            return self._record.index is not None\n", "            return False\n")],
+        [f"{STORE}/test_lost_derived.py"],
+    ),
+    Bug(
+        "append-makes-stores",
+        "append begins a store at a path that holds none",
+        [Change("    if not create:\n        _check_exists(path, config)\n", "")],
+        ["tests/rocketflow/cli/test_typos.py"],
+    ),
+    Bug(
+        "offsets-of-unknown-topics",
+        "starting offsets of a topic that the read does not take are passed over",
+        [Change("    _check_topics(choice, queues, named)\n", "")],
+        ["tests/rocketflow/spark/test_stream_planner.py"],
+    ),
 )

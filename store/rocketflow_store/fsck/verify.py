@@ -163,6 +163,7 @@ class _Verification:
             DeletedTopics.load(reader.paths).floors,
             record_crc_range(reader.paths),
             known_tag_entries(reader.paths),
+            self._unlisted_topics(),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
@@ -461,6 +462,11 @@ class _Verification:
             there |= {name for name, one in topics.items() if one.is_batch_cq}
         return frozenset(there)
 
+    def _unlisted_topics(self) -> frozenset[str]:
+        if self._record is None:
+            return frozenset()
+        return frozenset(topic for (topic, _), state in self._record.queues.items() if not state.listed)
+
     def _find_light_queues(self) -> frozenset[str] | None:
         there = {topic for topic, _ in self._bounds if topic.startswith(LMQ_PREFIX)}
         if self._record is None:
@@ -520,12 +526,21 @@ class _Verification:
                     self._found.add(
                         "missing-entry", mapped.path, position, size, "the index lacks a key of this record"
                     )
-        paths = self._reader.paths
-        lost = paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0
-        if not self._reader.index.files and keys and lost and self._state == "clean":
-            self._found.add("missing-entry", paths.index, 0, 0, "no index file is there")
+        if not self._reader.index.files and keys and self._state == "clean" and self._had_index():
+            self._found.add(
+                "missing-entry", self._reader.paths.index, 0, 0, "no index file is there, messages have keys"
+            )
         if self._state == "unclean":
             self._not_made_again(any(report.keyed for report in reports))
+
+    def _had_index(self) -> bool:
+        """Return whether the store's last writer kept an index: as it recorded, else as RocketMQ does by default."""
+        paths = self._reader.paths
+        if paths.index.is_dir() or self._reader.checkpoint.index_msg_timestamp > 0:
+            return True
+        if self._record is not None:
+            return self._record.index is not None
+        return self._reader.config.message_index_enable
 
     def _not_made_again(self, keyed: bool) -> None:
         """What a store that was not stopped in order lacks altogether: the next open makes it again."""

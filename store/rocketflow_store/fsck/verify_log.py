@@ -25,7 +25,7 @@ from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, stray_offsets
 from rocketflow_store.queues.side_queues import batch_units
-from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
+from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _STRETCH_BYTES: Final = 32 << 20
 _NEAR: Final = 4096
+_MAX_SYSTEM_QUEUES: Final = 1024
+"""More queues than any topic of the store's own has; a record with a damaged head may claim others."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,17 @@ class LogContext:
     """Physical offsets in which every record ends with a CRC of itself."""
     tag_entries: TagEntries = field(default_factory=TagEntries)
     """Where every record's TAGS must have an index entry; elsewhere they may."""
+    unlisted: frozenset[str] = frozenset()
+    """Topics that had queues at the last orderly stop without being listed: nobody can have deleted them."""
+
+    def allows(self, topic: str, queue_id: int) -> bool | None:
+        """Return whether a queue without files can be one of the store; None where its topic was deleted."""
+        if self.topics is None:
+            return True
+        if topic in self.topics:
+            return queue_id < self.topics[topic]
+        kept = is_system_topic(topic) or topic in self.unlisted
+        return True if kept and queue_id < _MAX_SYSTEM_QUEUES else None
 
 
 @dataclass(slots=True)
@@ -258,9 +271,9 @@ class LogFileCheck:
         if light:
             if known is None and context.light_queues is not None and topic not in context.light_queues:
                 return  # units of light queues were not asked for
-        elif known is None and context.topics is not None and topic not in context.topics:
+        elif known is None and (allowed := context.allows(topic, queue_id)) is None:
             return  # of a topic that was deleted
-        elif known is None and context.topics is not None and queue_id >= context.topics[topic]:
+        elif known is None and not allowed:
             self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
             return
         report = self._report.queues.setdefault((topic, queue_id), QueueReport())
