@@ -26,6 +26,8 @@ def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms
     offsets = _offsets(reader)
     if group is not None and group not in (known := {name for _, name in offsets}):
         raise UsageError(f"no group {group!r} has offsets in this store: {did_you_mean(group, known)}")
+    if topic is not None and topic not in (read := {name for name, _ in offsets}):
+        raise UsageError(f"no group has offsets of topic {topic!r}: {did_you_mean(topic, read)}")
     bounds = reader.snapshot().queues
     queues: dict[str, list[int]] = {}
     for name, queue_id in sorted(bounds):

@@ -23,8 +23,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text."
 
 @quality_app.command()
 def init(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to draft a suite for.")],
-    store: Annotated[str, typer.Option("--store", metavar="PATH", help="The store directory.")],
+    store: StoreArgument,
+    topic: Annotated[str | None, typer.Option("--topic", help="The topic to draft a suite for.")] = None,
+    of_store: Annotated[str | None, typer.Option("--store", hidden=True)] = None,
     to: Annotated[
         str | None, typer.Option("--to", metavar="FILE", help="Where to write (default: conf/expectations/TOPIC.json).")
     ] = None,
@@ -38,11 +39,15 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init flights --store /data/s"""
+    """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init /data/s --topic flights"""
     from rocketflow.arguments import key_values
     from rocketflow.errors import UsageError
     from rocketflow.quality.profile import draft_suite
 
+    if of_store is not None and topic is None:
+        store, topic = of_store, store  # the earlier spelling: init TOPIC --store PATH
+    elif of_store is not None or topic is None:
+        raise UsageError("name the store and the topic: rocketflow quality init STORE --topic TOPIC")
     target = Path(to) if to else Path("conf/expectations") / f"{topic}.json"
     if to != "-" and target.exists() and not force:
         raise UsageError(f"{target} is there already: give --to another file, or --force to write over it")
@@ -159,6 +164,7 @@ def results(
 ) -> None:
     """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
     from rocketflow.errors import UsageError
+    from rocketflow.nearest import did_you_mean
     from rocketflow.quality.results import read_results
     from rocketflow_store import StoreConfig, StoreReader
 
@@ -166,7 +172,8 @@ def results(
     if topic is not None and not found and most != 0:
         with StoreReader(store, StoreConfig.load()) as reader:
             if topic not in reader.topics():
-                raise UsageError(f"{store}: holds no results of topic {topic}, nor the topic")
+                hint = did_you_mean(topic, reader.topics())
+                raise UsageError(f"{store}: holds no results of topic {topic}, nor the topic; {hint}")
     for one in found:
         if as_json:
             print(json.dumps({"storeTimestamp": one.stored_ms, **one.fields}, ensure_ascii=False))

@@ -472,6 +472,7 @@ def rebuild(
     credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
     """
     from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
+    from rocketflow_store.errors import UnknownTopicError
 
     request = request_of(
         only, topic or [], queue, (log, target, scratch), profile, dry_run=dry_run, force=force, wait=wait
@@ -481,10 +482,14 @@ def rebuild(
         def begin() -> Any:
             return bar.enter_context(_progress("rebuild"))
 
-        if engine == "spark":
-            result = rebuild_on_spark(path, request, config, workers, begin)
-        else:
-            result = rebuild_locally(path, request, load_config(config), workers, begin)
+        try:
+            if engine == "spark":
+                result = rebuild_on_spark(path, request, config, workers, begin)
+            else:
+                result = rebuild_locally(path, request, load_config(config), workers, begin)
+        except UnknownTopicError as error:
+            hint = _nearest_topic(path, config, error.topic) if error.queue_id is None else ""
+            raise UsageError(f"{error}{hint}") from error
     if as_json:
         emit(result.as_dict())
     else:
@@ -492,6 +497,17 @@ def rebuild(
             print(printable(line))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
+
+
+def _nearest_topic(path: str, config: str | None, topic: str) -> str:
+    """Return which topic was probably meant; nothing where the store cannot be asked (a backup elsewhere)."""
+    from rocketflow_store.errors import StoreError
+
+    try:
+        with open_reader(path, config) as reader:
+            return f": {did_you_mean(topic, {*reader.topics(), *_listed_topics(reader)})}"
+    except StoreError:
+        return ""
 
 
 @store_app.command()

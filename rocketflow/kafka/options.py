@@ -87,9 +87,20 @@ class BridgeParser(JobParser):
         super().error(message)
 
 
+_ONLY_INTO_STORE: Final = frozenset({"--queues", "--share", "--hold-store"})
+_ONLY_INTO_KAFKA: Final = frozenset({"--by-key", "--create-topics", "--progress-topic", "--origin-headers"})
+
+
 def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
-    """The arguments of one direction, or of both."""
-    add = parser.add_argument
+    """Add the options of the bridge. With a direction help leaves out those that mean nothing there."""
+    hidden = _ONLY_INTO_KAFKA if direction == KAFKA_TO_STORE else _ONLY_INTO_STORE if direction else frozenset()
+
+    def add(name: str, **more: Any) -> None:
+        if direction is not None and "help" in more:
+            for side in ("into the store: ", "into Kafka: "):
+                more["help"] = more["help"].removeprefix(side)
+        parser.add_argument(name, **{**more, "help": argparse.SUPPRESS} if name in hidden else more)
+
     if direction is None:
         add("--direction", required=True, choices=(KAFKA_TO_STORE, STORE_TO_KAFKA))
     add("--bootstrap", required=True, metavar="ADDR", help="Kafka brokers, host:port, comma-separated")

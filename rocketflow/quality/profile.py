@@ -18,11 +18,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
 from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.errors import UnknownTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ def _sample(store: str, topic: str, sample: int) -> list[bytes]:
     found: list[bytes] = []
     with StoreReader(store, StoreConfig.load()) as reader:
         if topic not in reader.topics():
-            raise UnknownTopicError(topic)
+            raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, reader.topics())}")
         queues = reader.queues(topic)
         for queue in queues:
             low, high = reader.bounds(topic, queue)

@@ -918,4 +918,21 @@ BUGS: Final = (
         [Change("    _check_topics(choice, queues, named)\n", "")],
         ["tests/rocketflow/spark/test_stream_planner.py"],
     ),
+    Bug(
+        "accepted-by-place",
+        "a finding is accepted by its place alone, whatever its bytes are now",
+        [
+            Change(
+                "        return self._key(finding) in self.known\n",
+                "        return any(one[:4] == self._key(finding)[:4] for one in self.known)\n",
+            )
+        ],
+        ["tests/rocketflow/cli/test_accepted_findings.py"],
+    ),
+    Bug(
+        "unknown-lag-is-0",
+        "the lag of a queue that a group never read is 0",
+        [Change("        return {**found, **lag}  # ", "        return {**found, **dict.fromkeys(lag, 0)}  # ")],
+        ["tests/rocketflow/cli/test_topics_and_groups.py"],
+    ),
 )

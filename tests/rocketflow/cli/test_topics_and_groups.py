@@ -118,6 +118,7 @@ def test_groups_tell_offset_end_and_lag_of_each_queue(capsys: pytest.CaptureFixt
     assert [unknown[name] for name in ("queueId", "offset", "maxOffset", "lagMessages")] == [7, 1, None, None]
     assert text(capsys, "groups", made).splitlines()[1].split()[-3:] == ["0", "0", "0"]
     assert "did you mean billing?" in text(capsys, "groups", made, "biling", code=2)
+    assert "did you mean orders?" in text(capsys, "groups", made, "--topic", "order", code=2)
 
 
 def test_unknown_lag_is_not_zero(capsys: pytest.CaptureFixture[str], made: Path, tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.retry.requeue_run import RequeueRequest, begin_run
 
+INTO_STORE = ("--queues", "--share", "--hold-store")
+INTO_KAFKA = ("--by-key", "--create-topics", "--origin-headers", "--progress-topic")
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -31,6 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("find", "--topic", "order", "--key", "k"), "did you mean orders?"),
         (("find", "--topic", "order", "--tags", "a"), "did you mean orders?"),
         (("find", "--topic", "order", "--uniq-key", "k"), "did you mean orders?"),
+        (("rebuild", "--topic", "order", "--dry-run"), "did you mean orders?"),
         (("cat", "--topic", "xyz"), "there is flights, orders"),
         (("ledger", "--kind", "requeu"), "did you mean requeue?"),
         (("ledger", "--run-id", "fix-8"), "did you mean fix-7?"),
@@ -96,3 +100,33 @@ def test_tables_align_columns_and_set_numbers_to_the_right(capsys: pytest.Captur
     at = next(n for n, line in enumerate(lines) if line.startswith("topic "))
     assert lines[at].split() == ["topic", "queues", "messages"]
     assert len(lines[at]) == len(lines[at + 1])
+
+
+@pytest.mark.parametrize(
+    ("direction", "shown", "hidden"),
+    [("kafka-to-store", INTO_STORE, INTO_KAFKA), ("store-to-kafka", INTO_KAFKA, INTO_STORE)],
+)
+def test_bridge_help_shows_the_options_of_its_direction(
+    capsys: pytest.CaptureFixture[str], direction: str, shown: tuple[str, ...], hidden: tuple[str, ...]
+) -> None:
+    assert run(["bridge", direction, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in ("--bootstrap", "--topics", *shown))
+    assert not any(option in out for option in hidden)
+    wrong = [hidden[0], *(["1"] if hidden[0] == "--queues" else [])]
+    asked = ["bridge", direction, "--bootstrap", "127.0.0.1:1", "--store", "/s", "--topics", "t"]
+    assert run([*asked, *wrong]) == 2  # it is still known, and says where it belongs
+    assert "means nothing with" in capsys.readouterr().err
+
+
+def test_quality_commands_name_the_store_first(capsys: pytest.CaptureFixture[str], store: Path, tmp_path: Path) -> None:
+    for command in ("init", "check", "results", "docs"):
+        assert run(["quality", command, "--help"]) == 0
+        assert capsys.readouterr().out.split("Arguments:")[1].split()[0] == "STORE"
+    for words in ([str(store), "--topic", "order"], ["order", "--store", str(store)]):
+        assert run(["quality", "init", *words, "--to", str(tmp_path / "suite.json")]) == 2
+        assert "did you mean orders?" in capsys.readouterr().err
+    assert run(["quality", "init", str(store)]) == 2
+    assert "--topic" in capsys.readouterr().err
+    assert run(["quality", "results", str(store), "--topic", "order"]) == 2
+    assert "did you mean orders?" in capsys.readouterr().err
