@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.child_process import run_child
 from rocketflow.errors import RocketFlowError, UsageError
 from rocketflow.stop_signals import stop_waits
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,7 +181,7 @@ def _stream(arguments: Sequence[str]) -> dict[str, Any]:
     if done.returncode != 0:
         sys.stderr.write(done.stderr[-4000:])
         raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    found: dict[str, Any] = parse_json(done.stdout.strip().splitlines()[-1])
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Final
@@ -22,8 +21,10 @@ def set_up_logging() -> None:
         return
     from logging.config import dictConfig
 
+    from rocketflow_store.json_text import MAX_JSON_DEPTH, parse_json
+
     try:
-        dictConfig(json.loads(Path(place).read_bytes()))
+        dictConfig(parse_json(Path(place).read_bytes(), max_depth=MAX_JSON_DEPTH))
     except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else f"{error.__cause__ or error}"
         raise UsageError(

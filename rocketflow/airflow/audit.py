@@ -57,7 +57,12 @@ class AuditReports:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    report = json.loads(path.read_text("utf-8"))
+    try:
+        report = json.loads(path.read_text("utf-8"))
+        if not isinstance(report, dict):
+            raise ValueError("is no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        return {"file": path.name, **dict.fromkeys(_IN_HISTORY), "unreadable": str(error) or type(error).__name__}
     return {"file": path.name, **{name: report.get(name) for name in _IN_HISTORY}}
 
 

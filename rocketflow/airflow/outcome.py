@@ -60,7 +60,7 @@ def json_result(lines: Iterable[str]) -> dict[str, Any] | None:
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(found, dict):
                 return found

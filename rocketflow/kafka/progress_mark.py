@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka import clients
 from rocketflow.kafka.errors import KafkaRefusedError
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ def encode_mark(mark: Mark) -> bytes:
 def decode_mark(value: bytes, where: str) -> Mark:
     """The mark that a record's value is; KafkaRefusedError where it is none."""
     try:
-        fields = json.loads(value)
+        fields = parse_json(value)
         if fields["version"] != VERSION:
             raise ValueError(f"version {fields['version']}")
         progress = {

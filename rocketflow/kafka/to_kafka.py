@@ -20,6 +20,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.to_store import text_mask
 from rocketflow_store.columnar.gather import int_array
+from rocketflow_store.json_text import parse_json
 from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
         timestamps[row] = int(text)
 
     def listed(row: int, text: str) -> None:
-        headers[row] = _listed(json.loads(text), dict(headers[row]))
+        headers[row] = _listed(parse_json(text), dict(headers[row]))
 
     faults: dict[int, str] = {}
     parts: dict[str, Callable[[int, str], None]] = {
@@ -141,7 +142,7 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
             if from_kafka[row]:  # any sender may give a message such a property: of others it has no meaning
                 try:
                     take(row, text)
-                except (ValueError, TypeError, IndexError, RecursionError) as error:
+                except (ValueError, TypeError, IndexError) as error:
                     faults[row] = f"its property {name} is not what the bridge writes ({error})"
     own = np.flatnonzero(~from_kafka)
     if len(own):

@@ -18,6 +18,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow_store.columnar.arrays import bool_array
 from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.gather import constant_string, int_array, values_array, with_validity
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -214,8 +215,8 @@ def _brought_back(
 def _held(value: bytes | None) -> dict[str, str]:
     """Properties that a header `rocketmq.properties` holds and a store may be given; none where it is none of ours."""
     try:
-        held = json.loads(value or b"")
-    except (ValueError, RecursionError):
+        held = parse_json(value or b"")
+    except ValueError:
         return {}
     if not isinstance(held, dict):
         return {}

@@ -12,6 +12,7 @@ from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.projection import quoted
+from rocketflow_store.json_text import MAX_JSON_DEPTH, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def body_spec(schema: str | None, body_format: str | None = None, options: dict[
 
 def _of_json_schema(path: Path, options: dict[str, str]) -> BodySpec:
     try:
-        raw = json.loads(path.read_text("utf-8"))
+        raw = parse_json(path.read_bytes().decode("utf-8"), allow_nan=True, max_depth=MAX_JSON_DEPTH)
     except (OSError, ValueError) as error:
         raise BodySchemaError(f"--body-schema {path}: {error}") from error
     problems: list[str] = []

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from rocketflow.quality.csv_bodies import CsvDialect
+from rocketflow_store.json_text import DeepJsonError, parse_json
 
 _MOST: Final = 200
 _UNREADABLE: Final = "could not be read with the body schema"
@@ -52,7 +53,9 @@ class BodyReasons:
         if not text.strip():
             return "is empty"
         try:
-            value = json.loads(text)
+            value = parse_json(text, allow_nan=True)
+        except DeepJsonError:
+            return _UNREADABLE
         except ValueError as error:
             return f"is not JSON: {error}"
         if not isinstance(value, dict):

@@ -23,6 +23,7 @@ from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
 from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,7 +178,7 @@ def _text(body: bytes) -> str | None:
 
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(body, parse_float=_number)
+        found = parse_json(body, allow_nan=True, parse_float=_number)
         json.dumps(found, ensure_ascii=False, default=str).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError):
         return None

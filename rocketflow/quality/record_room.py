@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
+from rocketflow_store.json_text import parse_json
 from rocketflow_store.retry.requeue_properties import QUARANTINED
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def fitted(rows: pa.RecordBatch, quarantine: str) -> pa.RecordBatch:
 def _fitted(tags: str | None, keys: str | None, properties: Pairs) -> tuple[str | None, str | None, Pairs]:
     told = {name: value for name, value in properties if name in _ALWAYS}
     own = [pair for pair in properties if pair[0] not in told]
-    violations = json.loads(told.pop(VIOLATIONS, "[]"))
+    violations = parse_json(told.pop(VIOLATIONS, "[]"))
     names = [json.dumps({"expectation": one["expectation"]}, ensure_ascii=False) for one in violations]
     columns = {"TAGS": tags, "KEYS": keys}
     longer, shorter = ("TAGS", "KEYS") if _size(tags) >= _size(keys) else ("KEYS", "TAGS")

@@ -22,6 +22,7 @@ from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.java_compat import string_hash
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,17 @@ def _results(store: str) -> Iterator[BatchResult]:
         for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"], on_missing="skip"):
             times = batch["storeTimestamp"].cast(pa.int64()).to_pylist()
             for body, stored_us in zip(batch["body"].to_pylist(), times, strict=True):
-                fields = json.loads(body)
+                fields = _fields_of(body, store)
                 if fields.get("version") != RESULT_VERSION:
                     raise UsageError(f"{store}: a result of version {fields.get('version')!r}; use the newer release")
                 yield BatchResult(fields, stored_us // 1000)
+
+
+def _fields_of(body: bytes, store: str) -> dict[str, Any]:
+    try:
+        fields = parse_json(body, allow_nan=True)
+    except ValueError as error:
+        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is no result of the checks: {error}") from error
+    if not isinstance(fields, dict):
+        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is no result of the checks: no JSON object")
+    return fields

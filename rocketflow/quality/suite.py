@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import columns_of
+from rocketflow_store.json_text import MAX_JSON_DEPTH, parse_json
 
 SEVERITIES: Final = ("critical", "warning", "info")
 _SUITE_KEYS: Final = frozenset({"name", "expectations", "meta", "notes", "id", "suite_parameters", "data_asset_type"})
@@ -72,7 +73,7 @@ def load_suite(path: str | Path) -> Suite:
     """The suite of a file; SuiteRefusedError names everything in it that is no suite."""
     path = Path(path)
     try:
-        raw = json.loads(path.read_text("utf-8"))
+        raw = parse_json(path.read_bytes().decode("utf-8"), allow_nan=True, max_depth=MAX_JSON_DEPTH)
     except OSError as error:
         raise SuiteRefusedError(str(path), [f"cannot be read: {error.strerror or error}"]) from error
     except ValueError as error:

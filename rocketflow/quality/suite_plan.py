@@ -320,13 +320,15 @@ def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     def breaks(value: str | None) -> bool:
-        import json
-
         from jsonschema.validators import validator_for
 
+        from rocketflow_store.json_text import parse_json
+
+        if value is None:
+            return False
         try:
-            return value is not None and not validator_for(json_schema)(json_schema).is_valid(json.loads(value))
-        except ValueError:
+            return not validator_for(json_schema)(json_schema).is_valid(parse_json(value, allow_nan=True))
+        except (ValueError, RecursionError):
             return True
 
     return F.udf(lambda value: breaks(value), "boolean")(F.col(quoted(column)))

@@ -6,7 +6,6 @@ observed aggregates, examples), or, for what a pass cannot tell, from GX's own m
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from rocketflow.quality.gx_metrics import (
     runtime_configuration,
 )
 from rocketflow.quality.suite import Action
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> Jud
 def _examples(check: Check, report: PassReport) -> list[Any]:
     """Observed values as GX lists them: of one column the values, of several tuples or objects."""
     assert check.unexpected is not None
-    rows = [json.loads(text) for _, _, text in report.examples.get(check.unexpected, [])]
+    rows = [parse_json(text, allow_nan=True) for _, _, text in report.examples.get(check.unexpected, [])]
     if "column" in check.source.kwargs:
         return [row.get(check.columns[0]) for row in rows]
     if "column_A" in check.source.kwargs:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from pathlib import Path
 from typing import Final
+
+from rocketflow_store.json_text import parse_json
 
 _LOGS: Final = ("offsets", "commits")
 _TEMPORARY: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?\Z")
@@ -30,7 +31,7 @@ def query_id(location: str) -> str | None:
     """The query's id, as its checkpoint says; None where that cannot be read from this machine."""
     home = _directory(location)
     try:
-        return None if home is None else str(json.loads((home / "metadata").read_text("utf-8"))["id"])
+        return None if home is None else str(parse_json((home / "metadata").read_bytes())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

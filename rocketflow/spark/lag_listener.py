@@ -14,7 +14,6 @@ of each queue there (as of the start of the batch, behind the end of that batch)
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from pyspark.sql.streaming.listener import (
 
 from rocketflow.spark.lag import QueueLag, lag_of_report
 from rocketflow.spark.stream_offset import QueueKey
+from rocketflow_store.json_text import parse_json
 
 _log: Final = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class LagListener(StreamingQueryListener):
 def _report(latest_offset: Any) -> dict[str, Any] | None:
     """The report of a rocketflow source, None for another source's offset."""
     try:
-        report = json.loads(latest_offset) if isinstance(latest_offset, str) else latest_offset
+        report = parse_json(latest_offset) if isinstance(latest_offset, str) else latest_offset
     except ValueError:
         return None
     return report if isinstance(report, dict) and "dataLoss" in report and "queues" in report else None

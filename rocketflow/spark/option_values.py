@@ -6,7 +6,6 @@ the nearest one that exists.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Final
 from rocketflow.nearest import nearest_name
 from rocketflow.times import TIME_FORM, parse_time
 from rocketflow_store.errors import StoreError
+from rocketflow_store.json_text import parse_json
 
 SPARK_OPTIONS: Final = frozenset(
     {
@@ -33,6 +33,7 @@ _DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", re.ASCII)
 _MS_OF_UNIT: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
 _SIZE: Final = re.compile(r"\s*(\d+)\s*(b|k|kb|m|mb|g|gb|t|tb)?\s*", re.ASCII | re.IGNORECASE)
 _BYTES_OF_UNIT: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SHOWN_VALUE: Final = 200
 _MAX_LONG: Final = (1 << 63) - 1
 
 
@@ -55,8 +56,11 @@ def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
 
 
 def bad_value_error(option: str, value: object, allowed: str) -> OptionError:
-    """The error for a value that an option does not take."""
-    return OptionError(option, f"option {option}={value!r}: allowed is {allowed}")
+    """Return the error for a value that an option does not take; of a long value it names the begin."""
+    shown = repr(value)
+    if len(shown) > _SHOWN_VALUE:
+        shown = f"{shown[:_SHOWN_VALUE]}... ({len(shown):,} characters)"
+    return OptionError(option, f"option {option}={shown}: allowed is {allowed}")
 
 
 def time_or_none(given: object) -> int | None:
@@ -173,8 +177,8 @@ class OptionValues(Mapping[str, str]):
         if option not in self:
             return None
         try:
-            value = json.loads(self[option], object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError):
+            value = parse_json(self[option], object_pairs_hook=_without_repeats)
+        except ValueError:
             value = None
         if not isinstance(value, dict):
             raise bad_value_error(option, self[option], allowed)

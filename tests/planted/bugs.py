@@ -758,14 +758,14 @@ BUGS: Final = (
     ),
     Bug(
         "deep-json-escapes",
-        "a deeply nested file of a store ends the open with RecursionError",
+        "JSON from outside that is nested too deeply ends its reader with RecursionError",
         [
             Change(
-                "        return json.loads(data, parse_constant=_refuse)\n    except RecursionError:\n",
-                "        return json.loads(data, parse_constant=_refuse)\n    except ZeroDivisionError:\n",
+                '    except RecursionError:\n        raise DeepJsonError("nested too deeply") from None',
+                "    except ZeroDivisionError:\n        raise",
             )
         ],
-        [f"{STORE}/test_json_limits.py"],
+        [f"{STORE}/test_json_limits.py", "tests/rocketflow/test_json_limits.py"],
     ),
     Bug(
         "timer-snapshots-remain",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final
+
+from rocketflow_store.json_text import parse_json
 
 _BARE_KEY: Final = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))"""  # a whole string literal, left as it is
@@ -17,29 +19,12 @@ _BARE_KEY: Final = re.compile(
 )
 
 
-MAX_JSON_BYTES: Final = 256 << 20
-"""No file of a store is larger: what is, is damage."""
-
-
-def parse_json(data: bytes | str) -> Any:
-    """Return what JSON `data` holds; ValueError if it is none, larger than 256 MiB or nested too deeply."""
-    if len(data) > MAX_JSON_BYTES:
-        raise ValueError(f"is larger than {MAX_JSON_BYTES:,} bytes")
-    try:
-        return json.loads(data, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def parse_json_object(text: str) -> dict[str, Any]:
     """The object that `text` holds; ValueError where it holds none. Keys come out as strings."""
     try:
-        try:
-            value = parse_json(text)
-        except json.JSONDecodeError:
-            value = json.loads(_BARE_KEY.sub(_quote, text), parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+        value = parse_json(text)
+    except json.JSONDecodeError:
+        value = parse_json(_BARE_KEY.sub(_quote, text))
     if not isinstance(value, dict):
         raise ValueError("is not a JSON object")
     return value
@@ -54,7 +39,3 @@ def _quote(match: re.Match[str]) -> str:
     if match["text"] is not None:
         return match["text"]
     return f'{match["before"]}"{match["key"]}"'
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

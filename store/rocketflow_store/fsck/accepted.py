@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.errors import StoreError
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,10 +123,10 @@ def _digest(path: Path, finding: Finding) -> str:
 
 def _key_of_line(path: Path, number: int, line: str) -> Key:
     try:
-        told: dict[str, Any] = json.loads(line)
+        told: dict[str, Any] = parse_json(line)
         file, offset, length, digest = (told[name] for name in ("file", "offset", "length", "digest"))
         kind = told.get("kind", "")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise AcceptedFileError(path, number, f"no accepted finding ({error})") from error
     if not all(isinstance(one, str) for one in (file, digest, kind)) or not all(
         type(one) is int for one in (offset, length)

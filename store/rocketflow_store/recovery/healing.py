@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocketflow_store.config_files.fastjson import parse_json
 from rocketflow_store.files import os_files
+from rocketflow_store.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

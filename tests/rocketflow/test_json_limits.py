@@ -1,0 +1,97 @@
+"""Deep JSON from outside is one typed error that names where it stands, and never a RecursionError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow.airflow.audit import _IN_HISTORY, _entry
+from rocketflow.airflow.outcome import json_result
+from rocketflow.cli.app import run
+from rocketflow.errors import RocketFlowError
+from rocketflow.kafka.progress_mark import decode_mark
+from rocketflow.kafka.to_store import _held
+from rocketflow.logging_setup import VARIABLE
+from rocketflow.quality.body_schema import _of_json_schema
+from rocketflow.quality.results import RESULT_TOPIC, _fields_of
+from rocketflow.quality.suite import load_suite
+from rocketflow.spark.checkpoint import query_id
+from rocketflow.spark.option_values import OptionError, OptionValues
+from rocketflow_store import MessageStore
+from rocketflow_store.json_text import MAX_JSON_DEPTH, parse_json
+
+DEEP = {"lists": "[" * 200_000, "objects": '{"a":' * 200_000, "closed": "[" * 200_000 + "]" * 200_000}
+deep = pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
+
+
+@deep
+@pytest.mark.parametrize(
+    ("read", "named"),
+    [
+        (load_suite, "file.json"),
+        (lambda path: _of_json_schema(path, {}), "file.json"),
+        (lambda path: decode_mark(path.read_bytes(), "marks-0 at 7"), "marks-0 at 7"),
+        (lambda path: _fields_of(path.read_bytes(), "/data/store"), f"/data/store: a message of {RESULT_TOPIC}"),
+    ],
+    ids=["suite", "schema", "mark", "result"],
+)
+def test_deep_json_is_a_typed_error_that_names_its_place(
+    tmp_path: Path, text: str, read: Callable[[Path], object], named: str
+) -> None:
+    file = tmp_path / "file.json"
+    file.write_text(text)
+    with pytest.raises(RocketFlowError, match="nested too deeply") as caught:
+        read(file)
+    assert named in str(caught.value)
+
+
+@deep
+def test_deep_json_where_none_has_to_be_is_none(tmp_path: Path, text: str) -> None:
+    assert _held(text.encode()) == {}
+    assert json_result(['{"done": true}', text if text[0] == "{" else '{"a": ' + text]) == {"done": True}
+    (tmp_path / "metadata").write_text(text)
+    assert query_id(str(tmp_path)) is None
+    (tmp_path / "report.json").write_text(text)
+    entry = _entry(tmp_path / "report.json")
+    assert entry.keys() == {"file", "unreadable", *_IN_HISTORY}
+    with pytest.raises(OptionError, match=r"startingOffsets.* characters\)") as caught:
+        OptionValues({"startingOffsets": text}).json_object("startingOffsets", "an object")
+    assert len(str(caught.value)) < 500
+
+
+@deep
+def test_append_refuses_a_deep_line_and_goes_on(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text(f'{text}\n{{"body": "b"}}\n')
+    assert run(["store", "append", str(tmp_path / "s"), "--topic", "t", "--create", "--input", str(lines)]) == 1
+    told = capsys.readouterr()
+    assert "error: line 1: nested too deeply" in told.err
+    assert "PUT_OK" in told.out
+
+
+@deep
+def test_deep_logging_file_is_refused_by_name(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MessageStore.open(tmp_path / "s").close()
+    file = tmp_path / "logging.json"
+    file.write_text(text)
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert run(["store", "info", str(tmp_path / "s")]) == 2
+    err = capsys.readouterr().err
+    assert f"logging configuration {file} cannot be used (nested too deeply" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("depth", [1, MAX_JSON_DEPTH, MAX_JSON_DEPTH + 1, 300])
+def test_depth_of_files_is_limited(depth: int) -> None:
+    """Python reads 300 lists within each other; what goes through them recursively would not end well."""
+    for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+        assert parse_json(text) is not None
+        if depth <= MAX_JSON_DEPTH:
+            assert parse_json(text, max_depth=MAX_JSON_DEPTH) is not None
+            continue
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse_json(text, max_depth=MAX_JSON_DEPTH)
