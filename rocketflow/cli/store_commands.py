@@ -97,8 +97,8 @@ def info(
     for key in idle:
         print(f"setting    {key} has no effect in RocketFlow")
     if found["queuesWithoutFiles"]:
-        lost = f"{found['queuesWithoutFiles']} queues have no files; `rocketflow store verify {path} --repair`"
-        print(f"note: {lost} makes them again")
+        lost = f"{found['queuesWithoutFiles']} queues have no files"
+        print(f"note: {lost}; `rocketflow store verify {path} --repair` rebuilds them")
     if not found["topics"]:
         print(f"no topics: {lost_queues_hint(reader)}" if found["commitLog"]["files"] else "no topics")
         return
@@ -533,6 +533,8 @@ def ledger(
                 table.add(ledger_row(fields))
     if not as_json:
         table.flush()
+        if table.is_empty and not left_out.count:
+            print("no commits" if everything else "no commits that moved messages (--all shows the others)")
     _end_with(left_out.count)
 
 

@@ -32,6 +32,11 @@ class Table:
         self._widths: list[int] = []
         self._numeric: list[bool] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row came."""
+        return not self._waiting and not self._widths
+
     def add(self, row: Sequence[object]) -> None:
         """Print a row, or keep it until the widths are known."""
         self._waiting.append(row)
@@ -39,7 +44,9 @@ class Table:
             self.flush()
 
     def flush(self) -> None:
-        """Print the rows that wait, and the header if it has not been printed."""
+        """Print the rows that wait, and the header before the first."""
+        if not self._waiting:
+            return
         rows = [[_text(cell) for cell in row] for row in self._waiting]
         if not self._widths:
             self._numeric = [

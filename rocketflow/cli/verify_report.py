@@ -50,7 +50,7 @@ class VerifyReport:
             return code
         self._known = [one for one in found.findings if accepted.is_accepted(one)]
         self._fresh = [one for one in found.findings if not accepted.is_accepted(one)]
-        if self._accept_new or not accepted.exists:
+        if self._accept_new or not accepted.begun:
             accepted.add(self._fresh)
             self._appended = len(self._fresh)
         return accepted.exit_code(found, self._fresh)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from rocketflow.errors import UsageError
+from rocketflow.nearest import did_you_mean
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
-from rocketflow_store.errors import UnknownTopicError
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
@@ -123,12 +124,13 @@ def _stage_there(task: StageTask) -> list[StagedPart]:
 def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
     """(the run as far as it is known, the source's queues now). Needs no JVM.
 
-    UnknownTopicError where there is no such source, RequeueMismatchError where the run id is another request's.
+    UsageError where there is no such source, RequeueMismatchError where the run id is another request's.
     """
     with StoreReader(job.store, job.store_config()) as reader:
         run = find_run(reader, request)
         if run is None and request.from_topic not in reader.topics():
-            raise UnknownTopicError(request.from_topic)
+            hint = did_you_mean(request.from_topic, reader.topics())
+            raise UsageError(f"--from-topic: no topic {request.from_topic!r} in this store: {hint}")
         return run, {queue_id: reader.bounds(request.from_topic, queue_id) for queue_id in _queues(reader, request)}
 
 

@@ -47,7 +47,8 @@ class AcceptedFindings:
     path: Path
     root: Path
     known: set[Key] = field(default_factory=set)
-    exists: bool = False
+    begun: bool = False
+    """Whether an earlier run wrote to the file."""
 
     @classmethod
     def load(cls, path: str | Path, root: Path) -> AcceptedFindings:
@@ -61,10 +62,11 @@ class AcceptedFindings:
             raise AcceptedFileError(found.path, 1, "not UTF-8") from error
         except OSError as error:
             raise access_error(found.path, error) from error
-        found.exists = True
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
-                found.known.add(_key_of_line(found.path, number, line))
+                found.begun = True
+                key = _key_of_line(found.path, number, line)
+                found.known |= set() if key is None else {key}
         return found
 
     def is_accepted(self, finding: Finding) -> bool:
@@ -72,9 +74,9 @@ class AcceptedFindings:
         return self._key(finding) in self.known
 
     def add(self, findings: Sequence[Finding]) -> None:
-        """Append findings to the file; durable on return."""
+        """Append findings to the file; durable on return. A first run without any notes that there were none."""
         date = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        lines = []
+        lines = [] if findings or self.begun else [json.dumps({"findings": 0, "date": date}) + "\n"]
         for one in findings:
             kind, file, offset, length, digest = key = self._key(one)
             self.known.add(key)
@@ -121,9 +123,12 @@ def _digest(path: Path, finding: Finding) -> str:
     return digest.hexdigest()
 
 
-def _key_of_line(path: Path, number: int, line: str) -> Key:
+def _key_of_line(path: Path, number: int, line: str) -> Key | None:
+    """Return the finding that a line accepts, None for the note that there were none."""
     try:
         told: dict[str, Any] = parse_json(line)
+        if "findings" in told:
+            return None
         file, offset, length, digest = (told[name] for name in ("file", "offset", "length", "digest"))
         kind = told.get("kind", "")
     except (ValueError, KeyError, TypeError) as error:

@@ -80,6 +80,21 @@ def test_new_finding_that_lost_nothing_ends_with_1(
     assert verify(capsys, path, "--accept", str(file), "--repair")[0] == 0
 
 
+def test_run_on_a_clean_store_accepts_nothing_that_comes_later(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, file = tmp_path / "s", tmp_path / "accepted.jsonl"
+    with MessageStore.open(path, SIZES) as store:
+        place = store.put_message(Message("t", b"message 1", queue_id=0)).physical_offset
+    assert verify(capsys, path, "--accept", str(file))[0] == 0
+    hurt(path, place)
+    for _ in range(2):
+        assert verify(capsys, path, "--accept", str(file))[0] == 3
+    file.write_text("")  # as `touch` makes it: nothing was said yet
+    assert verify(capsys, path, "--accept", str(file))[0] == 3
+    assert verify(capsys, path, "--accept", str(file))[0] == 0
+
+
 def test_moved_store_keeps_what_was_accepted(
     capsys: pytest.CaptureFixture[str], damaged: tuple[Path, list[int]], tmp_path: Path
 ) -> None:
