@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
+    from rocketflow_store.reading.record_boundaries import RecordBoundaries
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.results import AppendBatchResult, PutMessageResult
@@ -619,6 +620,11 @@ class MessageStore:
         """The message of `topic` with this offset message id or UNIQ_KEY."""
         self._check_open()
         return self._queries.view_message(topic, msg_id)
+
+    @property
+    def proven_records(self) -> RecordBoundaries:
+        """Proofs of where the records of the log begin."""
+        return self._queries.boundaries
 
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
         """The message whose record begins at `phy_offset`."""

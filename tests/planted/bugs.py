@@ -422,7 +422,7 @@ BUGS: Final = (
     Bug(
         "rebuild-leaves-slots-of-damaged-records-empty",
         "a rebuilt queue does not say which bytes are lost",
-        [Change("            if key in holed:\n", "            if False:\n")],
+        [Change("            if key in gapped:\n", "            if False:\n")],
         [f"{STORE}/test_rebuild.py::test_damage_costs_the_damaged_records"],
     ),
     Bug(
@@ -934,5 +934,43 @@ BUGS: Final = (
         "the lag of a queue that a group never read is 0",
         [Change("        return {**found, **lag}  # ", "        return {**found, **dict.fromkeys(lag, 0)}  # ")],
         ["tests/rocketflow/cli/test_topics_and_groups.py"],
+    ),
+    Bug(
+        "claims-believed",
+        "a rebuild believes whatever queue offset a record claims, and reports no gap",
+        [
+            Change(
+                "    merged, of = _merged(runs)\n",
+                "    return JudgedClaims(_pieces(runs))\n    merged, of = _merged(runs)\n",
+            )
+        ],
+        [f"{STORE}/test_lost_places.py"],
+    ),
+    Bug(
+        "lost-units-are-clean",
+        "verify takes the units of lost messages at a queue's end for sound ones",
+        [
+            Change(
+                "                self._note_lost_units(topic, queue_id, first, units, high)\n", "                pass\n"
+            )
+        ],
+        [f"{STORE}/test_lost_places.py"],
+    ),
+    Bug(
+        "end-of-queue-not-expected",
+        "a rebuild does not report the last messages of a queue as lost",
+        [
+            Change(
+                "        if at < end and findings.log_end > 0 and not",
+                "        if at > end and findings.log_end > 0 and not",
+            )
+        ],
+        [f"{STORE}/test_lost_places.py"],
+    ),
+    Bug(
+        "record-in-a-body-served",
+        "a record in a message's body is a message for whoever asks by physical offset",
+        [Change("return message if self.boundaries.begins(message) else None", "return message")],
+        [f"{STORE}/test_forged_places.py"],
     ),
 )

@@ -548,13 +548,13 @@ def test_what_does_not_agree_with_the_log_is_not_swapped_in(tmp_path: Path, monk
     make(path, 59, 100)
     lose(path)
     before = everything(path)
-    right = scan_task.leave_out_strays
+    right = scan_task.leave_out_impossible
 
     def wrong(rows: DispatchRows) -> None:
         rows.queue_offsets[rows.queue_offsets == 3] = 4
         right(rows)
 
-    monkeypatch.setattr(scan_task, "leave_out_strays", wrong)
+    monkeypatch.setattr(scan_task, "leave_out_impossible", wrong)
     with pytest.raises(RebuildFailedError, match="queue offset is another one"):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig
+from rocketflow_store.queues.claimed_places import DamagedBytes, KnownPlaces
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.scan_task import QueueRuns, ScanReport
-from rocketflow_store.rebuild.write_plan import plan_index, plan_queues
+from rocketflow_store.rebuild.write_plan import JudgedPlaces, plan_index, plan_queues
 from tests.bench.memory import rss_anon_mib
 
 TASK_MIB = 512
@@ -91,6 +92,9 @@ def test_the_driver_knows_counts_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert large <= small * 1.05, sizes
 
 
+NOTHING_KNOWN = KnownPlaces(DamagedBytes(), {}, lambda queue, first: None, lambda queue: True)
+
+
 def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
     """The reports of a log of 1 KiB records whose queues are all in every range."""
     each = (log_ranges._MOST_RANGE // 1100) // queues
@@ -102,6 +106,9 @@ def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
             np.arange(queues, dtype=np.int64) * each,
             np.full(queues, each, np.int64),
             np.full(queues, number * each, np.int64),
+            np.full(queues, (number + 1) * each, np.int64),
+            np.full(queues, number * each * 1100, np.int64),
+            np.full(queues, (number + 1) * each * 1100 - 1100, np.int64),
         )
         found.append(ScanReport(number, 0, 0, each * queues, 0, 2 * each * queues, runs))
     return found
@@ -111,7 +118,7 @@ def test_a_tebibyte_is_planned_in_memory_of_a_driver(growth: Callable[[], float]
     """100 queues, all of which every range has: reports as they come from tasks, and the plan of all files."""
     ranges = (1 << 40) // log_ranges._MOST_RANGE
     reports = [pickle.loads(pickle.dumps(one)) for one in of_a_tebibyte(ranges, 100)]
-    plans = plan_queues(reports, PartKind.UNITS, 300_000, {})
+    plans = plan_queues(reports, PartKind.UNITS, 300_000, {}, NOTHING_KNOWN, JudgedPlaces())
     index = plan_index(reports, 20_000_000 - 1)
     assert sum(len(one.files) for one in plans) > 3000
     assert len(index) > 90

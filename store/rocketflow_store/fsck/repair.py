@@ -42,10 +42,20 @@ from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.put.dispatch import Dispatcher
+from rocketflow_store.queues.claimed_places import (
+    ClaimedQueues,
+    DamagedBytes,
+    KnownPlaces,
+    are_refuted,
+    judge_queue,
+    refuted_claims,
+)
 from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import fill_holes, leave_out_deleted, leave_out_strays
+from rocketflow_store.queues.queue_holes import fill_head, fill_holes, leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.recovery.derived_profile import profile_to_write
+from rocketflow_store.recovery.derived_state import believed_record
 from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
@@ -384,21 +394,34 @@ class _Apply:
         queues = {
             key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True) for key in wanted
         }
-        ends = dict.fromkeys(queues, 0)
-        floors = DeletedTopics.load(paths).floors
-        for rows in self._rows():
-            leave_out_deleted(rows, floors)
-            leave_out_strays(rows)
+        claims = ClaimedQueues()
+        for rows in self._queued_rows():
+            claims.add(rows)
+        refuted, ends, heads = {}, dict.fromkeys(queues, 0), {}
+        known = self._known_places()
+        for key, runs in claims:
+            if key in queues:
+                judged = judge_queue(key, runs, known)
+                refuted[key] = refuted_claims(judged, runs)
+                if judged.kept:
+                    ends[key] = judged.kept[-1].stop
+                    if judged.lost and judged.lost[0].stop == judged.kept[0].first:
+                        heads[key] = judged.lost[0]
+        for rows in self._queued_rows():
             for code, key in enumerate(rows.queues):
-                mine = rows.queue_of == code
-                if key in queues and mine.any():
-                    _put_units(queues[key], rows, np.flatnonzero(mine))
-                    ends[key] = max(ends[key], int(rows.queue_offsets[mine].max()) + 1)
+                mine = np.flatnonzero(rows.queue_of == code)
+                if key in queues:
+                    mine = mine[~are_refuted(refuted[key], rows.queue_offsets[mine], rows.phy_offsets[mine])]
+                    if len(mine):
+                        _put_units(queues[key], rows, mine)
+        log = LogExtent(self._log_begin(), self._found.end, self._config.mapped_file_size_commit_log)
         for key, queue in queues.items():
             end = self._end_of(queue, ends[key])
             queue.truncate(end)
             self._clear_strays(queue)
-            fill_holes(queue, end, self._damage)
+            if key in heads:
+                fill_head(queue, heads[key].first, heads[key].stop, self._damage, log)
+            fill_holes(queue, end, self._damage, log)
             queue.close()
             _sync_files(paths.consume_queue / key[0] / str(key[1]))
             for directory in (paths.consume_queue / key[0] / str(key[1]), paths.consume_queue / key[0]):
@@ -429,6 +452,29 @@ class _Apply:
         for start, stop in self._found.strays.get((queue.topic, queue.queue_id), []):
             if start < min(stop, end):
                 queue.put_bytes(start, bytes(UNIT_SIZE * (min(stop, end) - start)))
+
+    def _queued_rows(self) -> Iterator[DispatchRows]:
+        """Return the rows of records that can be in the queue they claim."""
+        floors = DeletedTopics.load(self._paths).floors
+        for rows in self._rows():
+            leave_out_deleted(rows, floors)
+            leave_out_impossible(rows)
+            yield rows
+
+    def _log_begin(self) -> int:
+        return min(self._paths.log_directories().entries(), default=0)
+
+    def _known_places(self) -> KnownPlaces:
+        """Return what claims to queues are judged by."""
+        record, bounds = believed_record(self._paths), {}
+        if record is not None:
+            bounds = {key: (one.end, record.end_phy_offset) for key, one in record.queues.items() if one.end}
+        floors, begin = DeletedTopics.load(self._paths).floors, self._log_begin()
+
+        def expected_first(key: tuple[str, int], _: int) -> int | None:
+            return 0 if begin == 0 and key[0] not in floors else None
+
+        return KnownPlaces(DamagedBytes(self._damage), bounds, expected_first, lambda _: True)
 
     def _rows(self) -> Iterator[DispatchRows]:
         files = MappedFileQueue(self._paths.log_directories(), self._config.mapped_file_size_commit_log, write=False)

@@ -4,7 +4,8 @@ live writer. Memory does not grow with the store: the log is read in stretches, 
 Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a gap in the log: lost), `torn-tail`
 (bytes behind the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
 queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
-`missing-entry` (a record that the index does not name), `checkpoint`, `config`, `meta`, `offset` (a position behind
+`missing-entry` (a record that the index does not name), `lost-message` (a queue offset that no record has, or a record
+that claims one which others refute: lost), `checkpoint`, `config`, `meta`, `offset` (a position behind
 its queue's end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. Everything but what is lost
 can be made again: `repair`.
 """
@@ -41,6 +42,15 @@ from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.queues.claimed_places import (
+    ClaimedQueues,
+    DamagedBytes,
+    KnownPlaces,
+    LostMessages,
+    RefutedClaim,
+    judge_queue,
+    refuted_claims,
+)
 from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
@@ -141,6 +151,12 @@ class _Verification:
         self._batches: dict[Queue, BatchSum] = {}
         self._damage: list[Damage] = []
         self._behind_marks: list[tuple[int, int]] = []
+        self._may_exist: Callable[[str, int], bool | None] = lambda topic, queue_id: None
+        self._deleted = DeletedTopics.load(reader.paths)
+        self._refuted: dict[Queue, list[RefutedClaim]] = {}
+        self._lost: dict[Queue, list[LostMessages]] = {}
+        self._last_claims: dict[Queue, tuple[int, int]] = {}
+        """By queue, the queue offset after the last believed record, and the physical offset of that record."""
         self._done = 0
 
     def run(self, workers: int) -> None:
@@ -160,7 +176,7 @@ class _Verification:
             self._told,
             self._batch_topics,
             self._find_light_queues(),
-            DeletedTopics.load(reader.paths).floors,
+            self._deleted.floors,
             record_crc_range(reader.paths),
             known_tag_entries(reader.paths),
             self._unlisted_topics(),
@@ -175,8 +191,10 @@ class _Verification:
         self._gaps(files)
         self._log_ends(files, reports)
         self._damage += [one for report in reports for one in report.heads]
+        self._judge(reports, context)
         for topic, queue_id in sorted(self._bounds.keys() | self._queues.keys()):
             self._queue(topic, queue_id)
+        self._lost_messages([one for report in reports for one in report.impossible])
         self._units()
         self._check_batch_queues(topics)
         self._index(index, reports)
@@ -202,7 +220,7 @@ class _Verification:
             offsets_beyond(reader.paths, result.queue_ends, topics, found)
             timer_end = result.queue_ends.get((TIMER_TOPIC, TIMER_QUEUE_ID), 0)
             check_timer(reader.paths, timer_end, self._end, found)
-        first = ("record", "missing-file")
+        first = ("record", "missing-file", "lost-message")
         result.findings = sorted(found.listed, key=lambda one: one.kind not in first)
         result.unlisted = found.unlisted
         result.damage = self._damage
@@ -302,7 +320,9 @@ class _Verification:
         if queue is None:
             return
         reached = queue.scan_end() if self._settled else high
-        if report.matched == high - low == max(reached, report.next_offset) - low and not report.wrong:
+        if (topic, queue_id) in self._refuted:
+            self._forgive(queue, report, self._refuted[topic, queue_id])
+        elif report.matched == high - low == max(reached, report.next_offset) - low and not report.wrong:
             return
         stop = max(reached, report.next_offset if self._state == "clean" else 0, high)
         start = max(queue.first_unit, low)
@@ -310,6 +330,8 @@ class _Verification:
             units = queue.units_or_zeros(first, min(first + _BLOCK, stop))
             blanks = pre_blank(units) | lost_units(units)
             there = written(units)
+            if not light:
+                self._note_lost_units(topic, queue_id, first, units, high)
             empty = np.flatnonzero(~there) + first
             if self._settled:
                 report.missing.add_numbers(empty[empty < report.next_offset])
@@ -332,6 +354,143 @@ class _Verification:
             for row in odd[:_MAX_ODD].tolist():
                 self._odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]), low)
             report.stray.add_numbers(odd[_MAX_ODD:] + first)
+
+    # -- messages that no record is
+
+    def _judge(self, reports: list[LogFileReport], context: LogContext) -> None:
+        """Decide which claims of records to queue offsets are believed."""
+        self._may_exist = context.allows
+        claims = ClaimedQueues()
+        for report in reports:
+            claims.update(report.claims)
+        bounds = {}
+        if self._record is not None:
+            until = self._record.end_phy_offset
+            bounds = {key: (one.end, until) for key, one in self._record.queues.items() if one.end}
+        begin = self._reader.min_phy_offset
+
+        def expected_first(key: Queue, first: int) -> int | None:
+            if key[0] in self._batch_topics or not self._bounds_are_due(key):
+                return None
+            return 0 if begin == 0 else self._bounds.get(key, (first, first))[0]
+
+        known = KnownPlaces(self._damaged_bytes(), bounds, expected_first, lambda key: key in self._bounds)
+        for key, runs in claims:
+            if key not in self._bounds and not context.allows(*key):
+                continue  # of a topic that was deleted, or of a queue that cannot be
+            judged = judge_queue(key, runs, known)
+            if judged.strays:
+                self._refuted[key] = refuted_claims(judged, runs)
+            if judged.lost:
+                self._lost[key] = judged.lost
+            if judged.kept:
+                self._last_claims[key] = judged.kept[-1].stop, int(runs.ends[judged.kept[-1].run])
+
+    def _damaged_bytes(self) -> DamagedBytes:
+        return DamagedBytes(sorted((one.phy_offset, one.end) for one in self._damage))
+
+    def _forgive(self, queue: ConsumeQueue, report: QueueReport, refuted: list[RefutedClaim]) -> None:
+        """Blame the units at refuted claims only if they serve these, or not the message that belongs there."""
+        key = queue.topic, queue.queue_id
+        report.next_offset = min(report.next_offset, self._last_claims.get(key, (0, 0))[0])
+        for claim in refuted:
+            for number in range(claim.first, min(claim.stop, claim.first + _MAX_ODD)):
+                unit = queue.units(number, number + 1) if number >= queue.first_unit else queue.units(0, 0)
+                report.missing.remove(number)
+                report.wrong.remove(number)
+                if not len(unit) or not written(unit)[0]:
+                    continue
+                place = int(unit["phy_offset"][0])
+                if any(one.begin <= place <= one.end and one.first <= number < one.stop for one in refuted):
+                    if not lost_units(unit)[0]:
+                        report.wrong.add(number, number + 1)
+                elif not lost_units(unit)[0] and not self._match(*key, number, unit)[0]:
+                    report.wrong.add(number, number + 1)
+
+    def _note_lost_units(self, topic: str, queue_id: int, first: int, units: npt.NDArray[np.void], high: int) -> None:
+        """Note units after the last record of a queue that say that their messages are lost."""
+        key = topic, queue_id
+        at, begin = self._last_claims.get(key, (0, 0))
+        numbers = np.flatnonzero(lost_units(units) & ~self._in_damage(units["phy_offset"].astype(np.int64))) + first
+        numbers = numbers[(numbers >= at) & (numbers < high)]
+        found = RangeSet()
+        found.add_numbers(numbers)
+        end = self._end
+        self._lost.setdefault(key, []).extend(LostMessages(*one, begin, end) for one in found.ranges)
+        if not self._lost[key]:
+            del self._lost[key]
+
+    def _lost_messages(self, impossible: list[Damage]) -> None:
+        """Report queue offsets that no record has, and records whose claims others refute."""
+        damage, lost, strays = self._damaged_bytes(), 0, 0
+        self._expect_recorded_ends()
+        for key, messages in sorted(self._lost.items()):
+            for one in messages:
+                if not damage.explains(one):
+                    lost += one.stop - one.first
+                    self._list_lost(key, one)
+        for key, claims in sorted(self._refuted.items()):
+            for claim in claims:
+                offsets = f"offset {claim.first}"
+                if claim.stop > claim.first + 1:
+                    offsets += f" to {claim.stop - 1}"
+                why = f"says it is {key[0]} queue {key[1]} {offsets}, which other records refute"
+                strays += self._list_stray(claim.begin, why)
+        for record in impossible:
+            strays += self._list_stray(record.phy_offset, record.why)
+        self._result.lost_records += max(lost, strays)
+
+    def _list_stray(self, phy_offset: int, why: str) -> int:
+        """Report a record that claims what cannot be; 0 where it is reported as damage already."""
+        if bool(self._in_damage(np.array([phy_offset]))[0]):
+            return 0
+        mapped = next(one for one in self._reader.log_files if one.file_from_offset <= phy_offset < one.end_offset)
+        size = self._reader.record_size_at(phy_offset) or 0
+        self._found.add("lost-message", mapped.path, phy_offset - mapped.file_from_offset, size, why)
+        return 1
+
+    def _list_lost(self, key: Queue, lost: LostMessages) -> None:
+        """Report messages that no record is at the place of their units."""
+        batch = key[0] in self._batch_topics
+        reader = self._reader
+        room = reader.paths.batch_consume_queue if batch else reader.paths.consume_queue
+        size = reader.config.mapped_file_size_consume_queue
+        position = 0 if batch else lost.first * UNIT_SIZE
+        length = 0 if batch else (lost.stop - lost.first) * UNIT_SIZE
+        base = position - position % size
+        what = (
+            f"queue offset {lost.first}"
+            if lost.stop == lost.first + 1
+            else (f"queue offsets {lost.first} to {lost.stop - 1}")
+        )
+        path = room / key[0] / str(key[1])
+        if not batch:
+            path /= f"{base:020d}"
+        self._found.add("lost-message", path, position - base, length, f"{what}: no record of the log has it")
+
+    def _expect_recorded_ends(self) -> None:
+        """Note messages before the ends that the last orderly stop recorded, of queues that end before them."""
+        record = self._record
+        if record is None or self._state != "clean":
+            return
+        for key, state in record.queues.items():
+            end = max(self._last_claims.get(key, (0, 0))[0], self._bounds.get(key, (0, 0))[1])
+            if (
+                end < state.end
+                and self._bounds_are_due(key)
+                and not record.is_expired(key, self._reader.min_phy_offset)
+            ):
+                lost = LostMessages(end, state.end, self._last_claims.get(key, (0, 0))[1], self._end)
+                self._lost.setdefault(key, []).append(lost)
+
+    def _bounds_are_due(self, key: Queue) -> bool:
+        """Return whether a queue has to hold all messages since it began: it is plain, its topic was not deleted."""
+        if key[0].startswith(LMQ_PREFIX):
+            return False
+        deleted = self._deleted
+        if key[0] in deleted.unfinished or key[0] in deleted.floors:
+            return False
+        return key in self._bounds or bool(self._may_exist(*key))
 
     def _in_damage(self, phy_offsets: Ints, *, claim: bool = False) -> npt.NDArray[np.bool_]:
         """Which offsets are of bytes known to be damaged; with `claim` the damage counts them as records lost."""

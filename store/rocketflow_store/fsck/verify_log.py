@@ -22,8 +22,9 @@ from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.queues.claimed_places import ClaimedQueues, rows_refuted
 from rocketflow_store.queues.consume_queue import written
-from rocketflow_store.queues.queue_holes import leave_out_deleted, stray_offsets
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
 
@@ -119,6 +120,10 @@ class LogFileReport:
     """Physical offset of the last sound record that has a ConsumeQueue unit."""
     damage: list[Damage] = field(default_factory=list)
     heads: list[Damage] = field(default_factory=list)
+    claims: ClaimedQueues = field(default_factory=ClaimedQueues)
+    """Which queue offsets the sound records claim."""
+    impossible: list[Damage] = field(default_factory=list)
+    """Records that claim what no queue offset can be."""
     queues: dict[Queue, QueueReport] = field(default_factory=dict)
     batches: dict[Queue, BatchSum] = field(default_factory=dict)
     index: Compared = field(default_factory=Compared)
@@ -229,6 +234,10 @@ class LogFileCheck:
     def _units_of(self, rows: DispatchRows, records: RecordColumns) -> None:
         """Every record's unit: there, and the same."""
         leave_out_deleted(rows, self._context.floors)
+        queued = rows.queue_of >= 0
+        leave_out_impossible(rows)
+        self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
+        self._report.claims.add(rows)
         skipped = records.sys_flag & INNER_BATCH_FLAG != 0
         for code, (topic, queue_id) in enumerate(rows.queues):
             mine = np.flatnonzero(rows.queue_of == code)
@@ -253,9 +262,16 @@ class LogFileCheck:
     def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
         """Take the units that records of a BatchCQ topic have to have."""
         counts = None if rows.batch_nums is None else rows.batch_nums[mine]
-        mine = mine[~stray_offsets(rows.queue_offsets[mine], None, counts)]
+        mine = mine[~rows_refuted(rows.queue_offsets[mine], rows.phy_offsets[mine], counts)]
         mine = mine[rows.phy_offsets[mine] < self._context.settled]
         self._report.batches.setdefault((topic, queue_id), BatchSum()).add(batch_units(rows, mine))
+
+    def _note_impossible(self, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
+        base, path = self._mapped.file_from_offset, str(self._mapped.path)
+        columns = rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), rows.queue_offsets[mine].tolist()
+        for phy_offset, size, claimed in zip(*columns, strict=True):
+            why = f"says it is queue offset {claimed}, which no queue has"
+            self._report.impossible.append(Damage(phy_offset, size, path, phy_offset - base, why))
 
     def _other_heads(self, rows: DispatchRows, mine: npt.NDArray[np.intp], why: str) -> None:
         """Records whose body is right and whose head cannot be."""
@@ -279,7 +295,8 @@ class LogFileCheck:
         report = self._report.queues.setdefault((topic, queue_id), QueueReport())
         offsets = rows.queue_offsets[mine]
         must = (rows.phy_offsets[mine] < context.settled) | (offsets < (known[1] if known else 0))
-        must &= _plausible(offsets, max(known[1] if known else 0, report.next_offset), self._limit // MIN_RECORD_SIZE)
+        end = max(known[1] if known else 0, report.next_offset)
+        must &= _plausible(offsets, rows.phy_offsets[mine], end, self._limit // MIN_RECORD_SIZE)
         queue = context.reader.find(topic, queue_id)
         if known is None and queue is None:
             report.unserved += int(np.count_nonzero(~must))
@@ -317,12 +334,12 @@ class LogFileCheck:
                 report.wrong.add_numbers(np.unique(wanted[there & ~same]))
 
 
-def _plausible(offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
+def _plausible(offsets: Ints, phy_offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
     """Which queue offsets can be those of neighbours in a queue that reaches to `end`: others come from a damaged head.
 
     Without this, one flipped bit would claim a queue of 2^60 units. `room` is the number of records that can be in a
     log file.
     """
     if len(offsets) > 1:
-        return ~stray_offsets(offsets)
+        return ~rows_refuted(offsets, phy_offsets)
     return (offsets >= 0) & ((offsets <= end + room) if end else (offsets < 1 << 40))

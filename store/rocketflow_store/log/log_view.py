@@ -93,6 +93,10 @@ class CommitLogView:
         """Bytes of each file."""
         return self._files.file_size
 
+    def file_at(self, phy_offset: int) -> MappedFile | None:
+        """Return the file that holds `phy_offset`, None where there is none."""
+        return self._files.find(phy_offset)
+
     def hold(self, phy_offset: int) -> FileHold | None:
         """Keep the file that holds `phy_offset`; None where there is none any more."""
         mapped = self._files.find(phy_offset)

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.stand_in import stand_in
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,25 +23,40 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
+    Ints = npt.NDArray[np.int64]
 
 _BLOCK: Final = 1 << 14
 _NEIGHBOUR: Final = 64
 
 
 def leave_out_strays(rows: DispatchRows) -> None:
-    """Take records whose queue offset is far from their neighbours' out of the queues: their heads are damaged.
+    """Take records whose queue offset others refute out of the queues: their heads are damaged.
 
     The rows have to be of records that follow each other in the log, where a queue's offsets have no gaps.
     """
+    leave_out_impossible(rows)
     order = np.argsort(rows.queue_of, kind="stable")
     counts = None if rows.batch_nums is None else rows.batch_nums[order]
-    stray = stray_offsets(rows.queue_offsets[order], rows.queue_of[order], counts)
+    stray = _refuted(rows.queue_offsets[order], rows.phy_offsets[order], rows.queue_of[order], counts)
     rows.queue_of[order[stray]] = -1
+    leave_out_light_strays(rows)
+
+
+def leave_out_impossible(rows: DispatchRows) -> None:
+    """Take records out of the queues whose queue offset cannot be: too few records fit into the log before them."""
+    wrong = (rows.queue_offsets < 0) | (rows.queue_offsets >= MAX_QUEUE_OFFSET)
+    if rows.batch_nums is None:
+        wrong |= rows.queue_offsets > rows.phy_offsets // MIN_RECORD_SIZE
+    rows.queue_of[wrong] = -1
+
+
+def leave_out_light_strays(rows: DispatchRows) -> None:
+    """Take records out of light queues in which they claim an offset far from their neighbours'."""
     if rows.lmq:
         names = {name: code for code, name in enumerate({name for _, name, _ in rows.lmq})}
         light = sorted(range(len(rows.lmq)), key=lambda at: (names[rows.lmq[at][1]], at))
         offsets = np.array([rows.lmq[at][2] for at in light], np.int64)
-        stray = stray_offsets(offsets, np.array([names[rows.lmq[at][1]] for at in light], np.int32))
+        stray = _far_offsets(offsets, np.array([names[rows.lmq[at][1]] for at in light], np.int32))
         left_out = {at for at, is_stray in zip(light, stray.tolist(), strict=True) if is_stray}
         if left_out:
             rows.lmq = [one for at, one in enumerate(rows.lmq) if at not in left_out]
@@ -56,32 +74,41 @@ def leave_out_deleted(rows: DispatchRows, floors: Mapping[str, int]) -> None:
         rows.lmq = [one for one in rows.lmq if int(rows.phy_offsets[one[0]]) >= floors.get(one[1], 0)]
 
 
-def stray_offsets(
-    offsets: npt.NDArray[np.int64],
-    queue_of: npt.NDArray[np.int32] | None = None,
-    counts: npt.NDArray[np.int64] | None = None,
+def _refuted(
+    offsets: Ints, phy_offsets: Ints, queue_of: npt.NDArray[np.int32], counts: Ints | None
 ) -> npt.NDArray[np.bool_]:
-    """Which queue offsets are far from those in front of or behind them (of the same queue).
+    """Return which records, sorted by queue, claim a queue offset that others of the queue refute."""
+    found = np.zeros(len(offsets), bool)
+    broken = np.diff(offsets) != (1 if counts is None else counts[:-1])
+    broken &= (queue_of[1:] == queue_of[:-1]) & (queue_of[1:] >= 0)
+    for code in np.unique(queue_of[1:][broken]).tolist():
+        low, high = np.searchsorted(queue_of, [code, code + 1]).tolist()
+        mine = slice(low, high)
+        found[mine] = rows_refuted(offsets[mine], phy_offsets[mine], None if counts is None else counts[mine])
+    return found
 
-    `counts` are the offsets that each record takes, one where it is not given.
+
+def _far_offsets(offsets: Ints, queue_of: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return which queue offsets are far from those before or after them, of the same queue.
+
+    Records of a light queue may have one offset, and leave others out: nobody asked for their units.
     """
-    step = np.diff(offsets) if counts is None else np.diff(offsets) - counts[:-1] + 1
-    if queue_of is not None:
-        step[queue_of[1:] != queue_of[:-1]] = 1
+    step = np.diff(offsets)
+    step[queue_of[1:] != queue_of[:-1]] = 1
     stray: npt.NDArray[np.bool_] = offsets < 0
     stray[1:] |= step > _NEIGHBOUR
     stray[:-1] |= step < -_NEIGHBOUR
     return stray
 
 
-def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]]) -> int:
-    """Give every empty slot below queue offset `end` a unit; how many there were.
+def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> int:
+    """Give every empty slot below queue offset `end` a unit; return how many there were.
 
     The unit points at the damage (ranges of physical offsets, ascending) between the records of its neighbours, so
-    that a reader is told which bytes are lost. Where there is none the record was removed, and the unit is a
-    pre-blank one.
+    that a reader reports which bytes are lost. Where there is none the message is lost all the same: a record claims
+    another place than its own. Of light queues that is no loss, the unit only fills the room.
     """
-    filled, before = 0, -1
+    filled, before = 0, (-1, 0)
     start = queue.first_unit
     while start < end:
         units = queue.units_or_zeros(start, min(start + _BLOCK, end))
@@ -90,14 +117,32 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]])
             rows = np.flatnonzero(empty)
             for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
                 first, last = int(run[0]), int(run[-1])
-                floor = int(units["phy_offset"][first - 1]) if first else before
-                units[run] = _unit(floor, _ceiling(queue, start + last + 1, units[last + 1 :], end), damage)
+                before = _last_place(units[:first], before)
+                unit = _unit(before[0], _ceiling(queue, start + last + 1, units[last + 1 :], end), damage)
+                if pre_blank(unit)[0] and before[0] >= log.begin and not queue.topic.startswith(LMQ_PREFIX):
+                    unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, before, log)
+                    unit["tags_code"] = LOST_TAGS_CODE
+                units[run] = unit
                 queue.put(start + first, units[run])
                 filled += len(run)
-        real = np.flatnonzero(~pre_blank(units))
-        before = int(units["phy_offset"][real[-1]]) if len(real) else before
+        before = _last_place(units, before)
         start += len(units)
     return filled
+
+
+def fill_head(queue: ConsumeQueue, first: int, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> None:
+    """Give the slots [`first`, `end`) before a queue's first message units that say that their messages are lost."""
+    unit = _unit(log.begin - 1, _ceiling(queue, end, queue.units(end, end + 1), end + 1), damage)
+    if pre_blank(unit)[0]:
+        unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, (-1, 0), log)
+        unit["tags_code"] = LOST_TAGS_CODE
+    _put_in_each(queue, first, end, unit)
+
+
+def _last_place(units: Units, before: tuple[int, int]) -> tuple[int, int]:
+    """Return the (physical offset, size) of the last unit that points at something, else `before`."""
+    real = np.flatnonzero(written(units) & ~pre_blank(units))
+    return (int(units["phy_offset"][real[-1]]), int(units["msg_size"][real[-1]])) if len(real) else before
 
 
 def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.errors import StoreConfigError
-from rocketflow_store.files.os_files import access_error, sync_directory
+from rocketflow_store.files.os_files import access_error, remove_directory, sync_directory
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
@@ -240,6 +241,15 @@ class FileQueueTable:
         for queue in destroyed:
             queue.destroy()
         return [queue_id for _, queue_id in gone]
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Delete a queue, and know it no more."""
+        queue = self._known[topic, queue_id].queue
+        self._known = {key: known for key, known in self._known.items() if key != (topic, queue_id)}
+        queue.destroy()
+        with suppress(OSError):  # the topic has others, or something else is there
+            remove_directory(self._directory / topic / str(queue_id))
+            remove_directory(self._directory / topic)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """Take a queue's bounds anew at the next look."""

@@ -21,6 +21,7 @@ from rocketflow_store.layout.deleted_topics import TopicFloors
 from rocketflow_store.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.reading.range_read import RangeRead, plain_units
+from rocketflow_store.reading.record_boundaries import RecordBoundaries
 from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
 from rocketflow_store.reading.tag_query import TagQuery, TagQueryResult, log_incomplete, tag_coverage
@@ -63,6 +64,7 @@ class StoreQueries:
         self._floors = TopicFloors(queues.paths)
         self._tag_codes: dict[str, ConfirmedTagCodes] = {}
         self._getter = MessageGetter(log, queues, config, max_phy_offset)
+        self.boundaries = RecordBoundaries(log, queues)
 
     def identity(self, topic: str, queue_id: int) -> QueueIdentity:
         """Who the records of a queue must say they are."""
@@ -162,13 +164,17 @@ class StoreQueries:
         return self._max_phy_offset()
 
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
-        """The message whose record begins at `phy_offset`, None where none does."""
+        """Return the message whose record begins at `phy_offset`, None where none does.
+
+        What looks like a record in the body of another one is none: its unit, or the log before it, has to prove it.
+        """
         if not self._log.min_phy_offset <= phy_offset < self.max_phy_offset():
             return None
         try:
-            return self._log.message_at(phy_offset)
+            message = self._log.message_at(phy_offset)
         except StoreError:
             return None
+        return message if self.boundaries.begins(message) else None
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message of `topic` with this id: an offset message id, or else a UNIQ_KEY (then the newest); or None."""

@@ -137,7 +137,7 @@ class _Rebuild:
             state = self._look()
             told = ProgressTold(log_bytes(state, self._files.files), self._progress)
             findings = self._scan(state, None, told)
-            plans = plan_files(self._places, state, findings.reports)
+            plans = plan_files(self._places, state, self._files, findings)
             plans.tell(self._result, self._config)
             self._check_topics(plans)
             try:
@@ -156,7 +156,7 @@ class _Rebuild:
             os_files.make_directory(self._side.parts)
             told = ProgressTold(log_bytes(state, self._files.files), self._progress)
             findings = self._scan(state, str(self._side.parts), told)
-            plans = plan_files(self._places, state, findings.reports)
+            plans = plan_files(self._places, state, self._files, findings)
             plans.tell(self._result, self._config)
             self._check_topics(plans)
             check_space(plans.bytes_by_place(self._side, self._config))

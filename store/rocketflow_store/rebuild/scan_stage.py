@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
     from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.queues.claimed_places import LostMessages, RefutedClaim
     from rocketflow_store.rebuild.engine import Engine
     from rocketflow_store.rebuild.log_source import LogSource
     from rocketflow_store.rebuild.store_state import StoreState
+
+    Queue = tuple[str, int]
 
 _REMOTE_CUTS: Final = 16
 """So many files are asked at once where they are to be cut."""
@@ -32,8 +35,32 @@ class LogFindings:
 
     reports: list[ScanReport]
     log_end: int
+    files: MappedFileQueue
     damage: list[tuple[int, int]] = field(default_factory=list)
     told: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_lost(self, queue: Queue, lost: LostMessages) -> None:
+        """Report messages of a queue that no record of the log is, where no damage explains it."""
+        offsets = f"offset {lost.first}" if lost.stop == lost.first + 1 else f"offsets {lost.first} to {lost.stop - 1}"
+        why = f"no record has queue {offsets} of topic {queue[0]}, queue {queue[1]}"
+        self.told.append(_told(self.files, lost.begin, max(lost.end, lost.begin), why))
+
+    def add_refuted(self, queue: Queue, claim: RefutedClaim, alone: tuple[Queue, LostMessages] | None) -> None:
+        """Report records that claim queue offsets which others refute; `alone` are the only messages that lack one."""
+        offsets = (
+            f"offset {claim.first}" if claim.stop == claim.first + 1 else f"offsets {claim.first} to {claim.stop - 1}"
+        )
+        why = f"says it is queue {offsets} of topic {queue[0]}, queue {queue[1]}, which other records refute"
+        if alone is not None and alone[1].begin <= claim.begin <= alone[1].end:
+            (topic, queue_id), lost = alone
+            if lost.stop - lost.first == claim.stop - claim.first:
+                why += f"; it may be queue offset {lost.first} of topic {topic}, queue {queue_id}"
+        self.told.append(_told(self.files, claim.begin, claim.begin + self._size_at(claim.begin), why))
+
+    def _size_at(self, phy_offset: int) -> int:
+        mapped = self.files.find(phy_offset)
+        position = 0 if mapped is None else phy_offset - mapped.file_from_offset
+        return 0 if mapped is None else int.from_bytes(mapped.bytes_of(position, position + 4), "big")
 
 
 def log_bytes(state: StoreState, files: Sequence[MappedFile]) -> int:
@@ -87,13 +114,14 @@ def _put_together(
     end = ranges[-1].file_from_offset + reports[-1].end if ranges else 0
     while found and found[-1][1] == end and found[-1][0] >= state.known_end and not reports[-1].unproven:
         end = found.pop()[0]  # nothing tells that this was ever a whole record
-    findings = LogFindings(reports, max(end, state.known_end))
+    findings = LogFindings(reports, max(end, state.known_end), files)
     if found and found[-1][1] > findings.log_end:
         found[-1] = found[-1][0], findings.log_end, found[-1][2]
     found += [(start, stop, "the file is missing") for start, stop in state.gaps]
     found = _across_files(sorted(found), files.file_size)
     findings.damage = [(start, stop) for start, stop, _ in found]
     findings.told = [_told(files, *one) for one in found if not _is_unused_rest(files, one[0], one[1])]
+    findings.told += [_told(files, *one) for report in reports for one in report.strays]
     return findings
 
 

@@ -19,7 +19,7 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible, leave_out_light_strays
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries, queues_in
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
@@ -102,9 +102,11 @@ class ScanTask:
 
 @dataclass(slots=True)
 class QueueRuns:
-    """Rows of a part by queue: run k is `counts[k]` rows from `rows[k]` on, of queue offsets from `firsts[k]` on.
+    """Rows of a part by queue: run k is `counts[k]` rows from `rows[k]` on.
 
-    Queue k is `queues[queue_of[k]]`. Of batch units `firsts` says nothing: their place is a matter of order alone.
+    They are of `queues[queue_of[k]]` and claim queue offsets [`firsts[k]`, `stops[k]`); the first record begins at
+    physical offset `begins[k]`, the last one at `ends[k]`. A record may take several offsets of a BatchCQ topic: the
+    place of its unit is a matter of order alone.
     """
 
     queues: list[Queue]
@@ -112,19 +114,20 @@ class QueueRuns:
     rows: Ints
     counts: Ints
     firsts: Ints
+    stops: Ints
+    begins: Ints
+    ends: Ints
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _runs_of_known_queues, (self.queues, self.queue_of, self.rows, self.counts, self.firsts)
+        return _runs_of_known_queues, tuple(getattr(self, name) for name in QueueRuns.__slots__)
 
 
 _known_queues: dict[Queue, Queue] = {}
 
 
-def _runs_of_known_queues(
-    queues: list[Queue], queue_of: npt.NDArray[np.int32], rows: Ints, counts: Ints, firsts: Ints
-) -> QueueRuns:
+def _runs_of_known_queues(queues: list[Queue], queue_of: npt.NDArray[np.int32], *columns: Ints) -> QueueRuns:
     """What came from a task: whoever has the reports of all ranges has each queue's name once."""
-    return QueueRuns([_known_queues.setdefault(one, one) for one in queues], queue_of, rows, counts, firsts)
+    return QueueRuns([_known_queues.setdefault(one, one) for one in queues], queue_of, *columns)
 
 
 @dataclass(slots=True)
@@ -142,6 +145,8 @@ class ScanReport:
     batch_units: QueueRuns | None = None
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     """Physical offsets [from, to), and why."""
+    strays: list[tuple[int, int, str]] = field(default_factory=list)
+    """Records that claim what no queue offset can be: physical offsets [from, to), and why."""
     unproven: bool = False
     """The damage at the range's end holds what looks like records; nothing proves that they are."""
     dispatched_phy_offset: int = 0
@@ -161,32 +166,49 @@ class _Collected:
         self._codes: dict[Queue, int] = {}
         self._queue_of: list[Ints] = []
         self._offsets: list[Ints] = []
+        self._stops: list[Ints] = []
         self._units: list[npt.NDArray[np.void]] = []
 
     def code(self, queue: Queue) -> int:
         """The number of a queue."""
         return self._codes.setdefault(queue, len(self._codes))
 
-    def add(self, queue_of: Ints, offsets: Ints, units: npt.NDArray[np.void]) -> None:
+    def add(self, queue_of: Ints, offsets: Ints, units: npt.NDArray[np.void], counts: Ints | None = None) -> None:
+        """Take units of records that claim `counts` queue offsets each (one where it is not given)."""
         self._queue_of.append(queue_of)
         self._offsets.append(offsets)
+        self._stops.append(offsets + (1 if counts is None else np.maximum(counts, 1)))
         self._units.append(units)
 
     def sorted(self, *, by_place: bool) -> tuple[QueueRuns, npt.NDArray[np.void]] | None:
-        """Runs (of consecutive queue offsets, or `by_place`: of one queue) and the units in their order."""
+        """Runs of consecutive queue offsets and the units in their order.
+
+        But with `by_place` a run has a row for each queue offset.
+        """
         if not self._units:
             return None
         queue_of, offsets = np.concatenate(self._queue_of), np.concatenate(self._offsets)
+        stops = np.concatenate(self._stops)
         order = np.sort((queue_of << _CODE_BITS) | np.arange(len(queue_of))) & ((1 << _CODE_BITS) - 1)
         raw = f"V{self._dtype.itemsize}"  # joined as they are: numpy turns numbers into the machine's own order
         units = np.concatenate([one.view(raw) for one in self._units])[order].view(self._dtype)
-        queue_of, offsets = queue_of[order], offsets[order]
-        cuts = queue_of[1:] != queue_of[:-1]
+        queue_of, offsets, stops = queue_of[order], offsets[order], stops[order]
+        cuts = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != stops[:-1])
         if not by_place:
-            cuts |= offsets[1:] != offsets[:-1] + 1
+            cuts |= stops[:-1] != offsets[:-1] + 1
         starts = np.concatenate([[0], np.flatnonzero(cuts) + 1])
-        counts = np.diff(np.append(starts, len(queue_of)))
-        runs = QueueRuns(list(self._codes), queue_of[starts].astype(np.int32), starts, counts, offsets[starts])
+        last = np.append(starts[1:], len(queue_of)) - 1
+        places = units["phy_offset"]
+        runs = QueueRuns(
+            list(self._codes),
+            queue_of[starts].astype(np.int32),
+            starts,
+            last - starts + 1,
+            offsets[starts],
+            stops[last],
+            places[starts].astype(np.int64),
+            places[last].astype(np.int64),
+        )
         return runs, units
 
 
@@ -195,7 +217,6 @@ class _Scan:
         self._task, self._range, self._settings = task, task.range, task.settings
         self._report = ScanReport(task.number)
         self._run_length = RunLength()
-        self._strays: list[tuple[int, int, str]] = []
         self._units, self._batches = _Collected(UNIT_DTYPE), _Collected(BATCH_UNIT_DTYPE)
         self._entries: list[npt.NDArray[np.void]] = []
         side = task.settings.side
@@ -285,21 +306,22 @@ class _Scan:
         if choice.units:
             leave_out_deleted(rows, settings.floors)
             queued = rows.queue_of >= 0
-            leave_out_strays(rows)
+            leave_out_impossible(rows)
             self._note_strays(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
+            leave_out_light_strays(rows)
             self._take_light(rows)
             self._take_units(rows)
 
     def _note_strays(self, rows: DispatchRows, strays: npt.NDArray[np.intp]) -> None:
-        """Records that claim a place far from their neighbours': what they are is lost, they are in no queue."""
+        """Note records that claim what no queue offset can be: what they are is lost, they are in no queue."""
         for phy_offset, size, claimed in zip(
             rows.phy_offsets[strays].tolist(),
             rows.sizes[strays].tolist(),
             rows.queue_offsets[strays].tolist(),
             strict=True,
         ):
-            why = f"says it is queue offset {claimed}, far from its neighbours"
-            self._strays.append((phy_offset, phy_offset + size, why))
+            why = f"says it is queue offset {claimed}, which no queue has"
+            self._report.strays.append((phy_offset, phy_offset + size, why))
             self._report.records -= 1
 
     def _take_units(self, rows: DispatchRows) -> None:
@@ -312,7 +334,8 @@ class _Scan:
                 mine = np.flatnonzero(rows.queue_of == at)
                 if len(mine):
                     code = np.full(len(mine), self._batches.code(queue), np.int64)
-                    self._batches.add(code, rows.queue_offsets[mine], batch_units(rows, mine))
+                    counts = None if rows.batch_nums is None else rows.batch_nums[mine]
+                    self._batches.add(code, rows.queue_offsets[mine], batch_units(rows, mine), counts)
             else:
                 codes[at] = self._units.code(queue)
         queue_of = codes[rows.queue_of]
@@ -324,7 +347,8 @@ class _Scan:
         units["phy_offset"] = rows.phy_offsets if everything else rows.phy_offsets[mine]
         units["msg_size"] = rows.sizes if everything else rows.sizes[mine]
         units["tags_code"] = rows.tags_codes if everything else rows.tags_codes[mine]
-        self._units.add(queue_of[mine], rows.queue_offsets[mine], units)
+        counts = None if rows.batch_nums is None else rows.batch_nums[mine]
+        self._units.add(queue_of[mine], rows.queue_offsets[mine], units, counts)
 
     def _take_light(self, rows: DispatchRows) -> None:
         choice = self._settings.choice
@@ -340,8 +364,6 @@ class _Scan:
 
     def _leave(self) -> None:
         report, side = self._report, self._settings.side
-        if self._strays:
-            report.damage = sorted(report.damage + self._strays)
         for kind, collected in ((PartKind.UNITS, self._units), (PartKind.BATCH_UNITS, self._batches)):
             found = collected.sorted(by_place=kind is PartKind.BATCH_UNITS)
             if found is None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.queues.claimed_places import (
+    ClaimedRuns,
+    KnownPlaces,
+    LostMessages,
+    Piece,
+    RefutedClaim,
+    judge_queue,
+    refuted_claims,
+)
 from rocketflow_store.rebuild.parts import PartKind
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -75,52 +85,101 @@ class IndexFilePlan:
     before: tuple[int, int] | None
 
 
+@dataclass(slots=True)
+class JudgedPlaces:
+    """By queue, what became of the claims of records: those that are not believed, and messages that are lost."""
+
+    strays: dict[Queue, list[RefutedClaim]] = field(default_factory=dict)
+    lost: dict[Queue, list[LostMessages]] = field(default_factory=dict)
+    last: dict[Queue, tuple[int, int]] = field(default_factory=dict)
+    """The queue offset after the last believed record, and its physical offset."""
+
+
 def plan_queues(
     reports: Sequence[ScanReport],
     kind: PartKind,
     units_per_file: int,
     bases: Mapping[Queue, int],
+    known: KnownPlaces,
+    judged: JudgedPlaces,
     left_out: Collection[str] = (),
 ) -> list[QueuePlan]:
-    """The files of every queue of a kind but those of some topics.
+    """Return the files of every queue of a kind but those of some topics; what became of the claims goes to `judged`.
 
     `bases` are the numbers of the first units of batch queues, where that is not 0.
     """
     numbers: dict[Queue, int] = {}
-    columns: list[list[Ints]] = [[], [], [], [], []]
+    columns: list[list[Ints]] = [[] for _ in range(8)]
     for report in reports:
         runs = _runs(report, kind)
         if runs is None:
             continue
         own = np.array([numbers.setdefault(queue, len(numbers)) for queue in runs.queues], np.int64)
         part = np.full(len(runs.rows), report.number, np.int64)
-        for column, values in zip(
-            columns, (own[runs.queue_of], part, runs.rows, runs.counts, runs.firsts), strict=True
-        ):
+        claims = runs.firsts, runs.stops, runs.begins, runs.ends
+        for column, values in zip(columns, (own[runs.queue_of], part, runs.rows, runs.counts, *claims), strict=True):
             column.append(values)
     if not numbers:
         return []
-    queue_of, part, row, count, first = (np.concatenate(one) for one in columns)
+    queue_of, part, row, count, first, stop, begin, end = (np.concatenate(one) for one in columns)
     order = np.lexsort((row, part, queue_of))
-    queue_of, part, row, count, first = (one[order] for one in (queue_of, part, row, count, first))
+    queue_of, part, row, count, first, stop, begin, end = (
+        one[order] for one in (queue_of, part, row, count, first, stop, begin, end)
+    )
     queues = list(numbers)
+    at = first.copy()
     starts = np.flatnonzero(np.diff(queue_of, prepend=-1))
     stops = np.append(starts[1:], len(queue_of))
     kept = np.ones(len(queue_of), bool)
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        mine = slice(start, stop)
-        if queues[int(queue_of[start])][0] in left_out:
+    cut: list[tuple[int, Piece]] = []
+    for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
+        mine, queue = slice(low, high), queues[int(queue_of[low])]
+        if queue[0] in left_out:
             kept[mine] = False
-        elif kind is PartKind.BATCH_UNITS:
-            base = bases.get(queues[int(queue_of[start])], 0)
-            first[mine] = base + np.cumsum(count[mine]) - count[mine]
-        else:
+            continue
+        if queue[0].startswith(LMQ_PREFIX):
             kept[mine] = ~_wild(first[mine], count[mine])
-    if not kept.all():
-        queue_of, part, row, count, first = (one[kept] for one in (queue_of, part, row, count, first))
+            continue
+        pieces = _believed(queue, ClaimedRuns(first[mine], stop[mine], begin[mine], end[mine]), known, judged)
+        whole = [one.run for one in pieces if one.stop - one.first == stop[low + one.run] - first[low + one.run]]
+        if len(whole) < high - low:
+            kept[mine] = False
+            kept[np.array(whole, np.int64) + low] = True
+            parts = [(low + one.run, one) for one in pieces if not kept[low + one.run]]
+            for run, one in parts:
+                if stop[run] - first[run] != count[run]:
+                    kept[run] = True  # its records take several queue offsets each, so that they cannot be told apart
+                else:
+                    cut.append((run, one))
+        if kind is PartKind.BATCH_UNITS:
+            there = np.flatnonzero(kept[mine]) + low
+            at[there] = bases.get(queue, 0) + np.cumsum(count[there]) - count[there]
+    columns_kept = [one[kept] for one in (queue_of, part, row, count, at)]
+    if cut:  # runs of which only a part is believed
+        runs_cut = np.array([run for run, _ in cut], np.int64)
+        firsts = np.array([one.first for _, one in cut], np.int64)
+        counts = np.array([one.stop - one.first for _, one in cut], np.int64)
+        more = queue_of[runs_cut], part[runs_cut], row[runs_cut] + firsts - first[runs_cut], counts, firsts
+        joined = [np.concatenate(one) for one in zip(columns_kept, more, strict=True)]
+        order = np.lexsort((joined[2], joined[1], joined[0]))
+        columns_kept = [one[order] for one in joined]
+    queue_of, part, row, count, at = columns_kept
     if len(queue_of) == 0:
         return []
-    return _files_of(queues, queue_of, Pieces(part, row, count, first), units_per_file)
+    return _files_of(queues, queue_of, Pieces(part, row, count, at), units_per_file)
+
+
+def _believed(queue: Queue, runs: ClaimedRuns, known: KnownPlaces, judged: JudgedPlaces) -> list[Piece]:
+    """Return the claims to a queue that are believed; note the others, and the queue offsets that nobody claims."""
+    found = judge_queue(queue, runs, known)
+    kept = found.kept
+    if found.strays:
+        judged.strays[queue] = refuted_claims(found, runs)
+    if found.lost:
+        judged.lost[queue] = found.lost
+    if kept:
+        judged.last[queue] = kept[-1].stop, int(runs.ends[kept[-1].run])
+    return kept
 
 
 def _runs(report: ScanReport, kind: PartKind) -> QueueRuns | None:

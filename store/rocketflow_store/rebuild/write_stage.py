@@ -8,25 +8,30 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+from rocketflow_store.queues.claimed_places import DamagedBytes, LostMessages
 from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import blank_slots, fill_holes, lost_slots
+from rocketflow_store.queues.queue_holes import blank_slots, fill_head, fill_holes, lost_slots
 from rocketflow_store.queues.stand_in import LogExtent
+from rocketflow_store.rebuild.known_places import OldQueues
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_bytes
-from rocketflow_store.rebuild.store_state import StoreState, may_have_queues
-from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueuePlan, plan_index, plan_queues
+from rocketflow_store.rebuild.store_state import may_have_queues
+from rocketflow_store.rebuild.write_plan import IndexFilePlan, JudgedPlaces, QueuePlan, plan_index, plan_queues
 from rocketflow_store.rebuild.write_tasks import IndexWriteTask, QueueWriteTask, WriteTask
+from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.places import RebuildPlaces
     from rocketflow_store.rebuild.placing import SidePlaces
     from rocketflow_store.rebuild.result import RebuildResult
     from rocketflow_store.rebuild.scan_stage import LogFindings
     from rocketflow_store.rebuild.scan_task import ScanReport
+    from rocketflow_store.rebuild.store_state import StoreState
 
     Queue = tuple[str, int]
 
@@ -42,6 +47,10 @@ class Plans:
     batch_queues: list[QueuePlan]
     index: list[IndexFilePlan]
     left_out: frozenset[str]
+    judged: JudgedPlaces
+    ends: dict[Queue, int]
+    """Where plain queues should end, as recorded or as the units that are there prove."""
+    batch_ends: dict[Queue, int]
 
     def bytes_by_place(self, side: SidePlaces, config: StoreConfig) -> dict[Path, int]:
         """What the files take."""
@@ -67,9 +76,9 @@ class Plans:
         )
 
 
-def plan_files(places: RebuildPlaces, state: StoreState, reports: Sequence[ScanReport]) -> Plans:
-    """Which files there are to be, by the counts of the scan alone."""
-    paths, config = places.store, places.config
+def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue, findings: LogFindings) -> Plans:
+    """Plan which files there are to be, by the counts of the scan; what contradicts itself goes to `findings`."""
+    paths, config, reports = places.store, places.config, findings.reports
     topics = {
         queue[0]
         for one in reports
@@ -78,12 +87,52 @@ def plan_files(places: RebuildPlaces, state: StoreState, reports: Sequence[ScanR
         for queue in runs.queues
     }
     left_out = {one for one in topics if not may_have_queues(state, paths, one)}
+    old, judged = OldQueues(paths, config, state, files), JudgedPlaces()
+    known = old.known_places(findings)
     per_file = config.mapped_file_size_consume_queue // UNIT_SIZE
-    queues = plan_queues(reports, PartKind.UNITS, per_file, {}, left_out)
+    queues = plan_queues(reports, PartKind.UNITS, per_file, {}, known, judged, left_out)
     per_file = config.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE
-    batches = plan_queues(reports, PartKind.BATCH_UNITS, per_file, _batch_bases(places, reports), left_out)
+    bases = _batch_bases(places, reports)
+    batches = plan_queues(reports, PartKind.BATCH_UNITS, per_file, bases, known, judged, left_out)
     index = plan_index(reports, config.max_index_num - 1)
-    return Plans(queues, batches, index, frozenset(left_out | set(state.choice.left_out)))
+    every_left_out = frozenset(left_out | set(state.choice.left_out))
+    found = {(one.topic, one.queue_id): one.end for one in queues}
+    ends = old.ends(found, findings.log_end)
+    plans = Plans(queues, batches, index, every_left_out, judged, ends, old.batch_ends)
+    _report_refuted(places, state, plans, findings)
+    return plans
+
+
+def _report_refuted(places: RebuildPlaces, state: StoreState, plans: Plans, findings: LogFindings) -> None:
+    """Report what records claim and others refute, and messages that no record is."""
+    if not state.choice.units:
+        return
+    judged, damage = plans.judged, DamagedBytes(findings.damage)
+    lost = [(key, one) for key, messages in judged.lost.items() for one in messages]
+    light = {(one.topic, one.queue_id): one.end for one in plans.queues if one.topic.startswith(LMQ_PREFIX)}
+    for key, end in (*plans.ends.items(), *plans.batch_ends.items()):
+        at, begin = judged.last.get(key, (light.get(key, 0), state.begin))
+        if at < end and findings.log_end > 0 and not is_expired(state, key) and _is_asked_for(places, state, key):
+            lost.append((key, LostMessages(at, end, begin, findings.log_end)))
+    lost = sorted(one for one in lost if not damage.explains(one[1]))
+    strays = sorted((key, one) for key, claims in judged.strays.items() for one in claims)
+    for key, claim in strays:
+        findings.add_refuted(key, claim, lost[0] if len(strays) == len(lost) == 1 else None)
+    for key, messages in lost:
+        findings.add_lost(key, messages)
+
+
+def is_expired(state: StoreState, key: Queue) -> bool:
+    """Return whether all messages of a queue were removed with their log files."""
+    record = state.record
+    return record is not None and record.is_expired(key, state.begin)
+
+
+def _is_asked_for(places: RebuildPlaces, state: StoreState, key: Queue) -> bool:
+    """Return whether a queue is to be rebuilt, and is none of a deleted topic."""
+    if key[0].startswith(LMQ_PREFIX) and not state.choice.takes_light(key[0]):
+        return False
+    return state.choice.takes(*key) and may_have_queues(state, places.store, key[0])
 
 
 def _batch_bases(places: RebuildPlaces, reports: Sequence[ScanReport]) -> dict[Queue, int]:
@@ -156,45 +205,49 @@ def fill_lost(
     holed: Sequence[Queue],
     findings: LogFindings,
 ) -> None:
-    """Slots of lost messages get units that name the lost bytes, up to where the queue ended before.
+    """Give slots of lost messages units that name the lost bytes, from where the queue begins to where it ended.
 
     Those of a queue whose messages retention took, all of them, get units that only fill the room.
     """
-    choice, record, config = state.choice, state.record, places.config
+    config, damage = places.config, findings.damage
     log = LogExtent(state.begin, findings.log_end, config.mapped_file_size_commit_log)
-    if not choice.units:
+    if not state.choice.units:
         return
-    ends = {(one.topic, one.queue_id): one.end for one in plans.queues}
-    recorded = {} if record is None else {key: one.end for key, one in record.queues.items()}
+    planned = {(one.topic, one.queue_id): one for one in plans.queues}
     size = config.mapped_file_size_consume_queue
 
     def is_lost(room: Path, key: Queue) -> bool:
-        """Whether a queue of which the log has nothing was there, and is asked for."""
+        """Return whether a queue of which the log has nothing existed, and is asked for."""
         there = (room / key[0] / str(key[1])).is_dir()
-        taken = choice.takes(*key) and may_have_queues(state, places.store, key[0])
-        return taken and not there and log.end > 0
+        return _is_asked_for(places, state, key) and not there and log.end > 0
 
-    for key in sorted({*holed, *(key for key, end in recorded.items() if end > ends.get(key, 0))}):
-        if key not in ends and not is_lost(places.out.consume_queue, key):
+    gapped = {*holed, *(key for key in plans.judged.lost if key in planned)}
+    shortened = {key for key, end in plans.ends.items() if key not in planned or end > planned[key].end}
+    for key in sorted(gapped | shortened):
+        if key not in planned and not is_lost(places.out.consume_queue, key):
             continue
         queue = ConsumeQueue(side.queues / key[0] / str(key[1]), *key, size, write=True)
         try:
-            end = ends.get(key, 0)
-            if key in holed:
-                fill_holes(queue, end, findings.damage)
-            if end < recorded.get(key, 0) and log.end > 0:
-                if end == 0 and record is not None and record.is_expired(key, state.begin):
-                    blank_slots(queue, end, recorded[key])
+            begin, end = (planned[key].first, planned[key].end) if key in planned else (0, 0)
+            for one in plans.judged.lost.get(key, []):
+                if one.stop == begin:
+                    fill_head(queue, one.first, begin, damage, log)
+            if key in gapped:
+                fill_holes(queue, end, damage, log)
+            wanted = plans.ends.get(key, 0)
+            if end < wanted and log.end > 0:
+                if end == 0 and is_expired(state, key):
+                    blank_slots(queue, end, wanted)
                 else:
-                    lost_slots(queue, end, recorded[key], findings.damage, log)
+                    lost_slots(queue, end, wanted, damage, log)
             queue.sync()
         finally:
             queue.close()
     batches = {(one.topic, one.queue_id) for one in plans.batch_queues}
     size = config.mapper_file_size_batch_consume_queue
-    for key, told in {} if record is None else record.batch_queues.items():
+    for key, batch_end in plans.batch_ends.items():
         if key in batches or is_lost(places.out.batch_consume_queue, key):
             batch_queue = BatchConsumeQueue(side.batch_queues / key[0] / str(key[1]), *key, size, write=True)
-            batch_queue.fill_lost(told.end, log)
+            batch_queue.fill_lost(batch_end, log)
             batch_queue.sync()
             batch_queue.close()

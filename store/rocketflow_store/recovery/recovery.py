@@ -29,6 +29,7 @@ from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.errors import CorruptRecordError, StoreVersionError
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.log.resync import (
@@ -42,8 +43,25 @@ from rocketflow_store.log.resync import (
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.queues.claimed_places import (
+    ClaimedQueues,
+    DamagedBytes,
+    KnownPlaces,
+    RefutedClaim,
+    are_refuted,
+    judge_queue,
+    refuted_claims,
+)
 from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_holes import blank_slots, fill_holes, leave_out_deleted, leave_out_strays, lost_slots
+from rocketflow_store.queues.queue_holes import (
+    blank_slots,
+    fill_head,
+    fill_holes,
+    leave_out_deleted,
+    leave_out_impossible,
+    leave_out_strays,
+    lost_slots,
+)
 from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
@@ -156,6 +174,12 @@ class Recovery:
         self._protected_until = 0
         """Records of a commit with record CRCs go on up to here."""
         self._synced_ends: dict[tuple[str, int], int] = {}
+        self._recorded: frozenset[tuple[str, int]] = frozenset()
+        """Queues that had messages at the last orderly stop."""
+        self._holed: set[tuple[str, int]] = set()
+        """Queues that lack messages of which no damage tells."""
+        self._heads: dict[tuple[str, int], int] = {}
+        """Where queues begin that lack their first messages."""
 
     def scan_start(self, abort_found: bool, confirmed: Confirmed | None, lost: LostState | None = None) -> int:
         """Where to begin to look at the log: at its begin where queues or index were `lost`.
@@ -169,6 +193,8 @@ class Recovery:
             unfinished = lost.unfinished.queues if lost.unfinished is not None else frozenset()
             self._rebuild, self._lost_queues = bool(lost), frozenset(lost.queues) | unfinished
             self._deleted_topics = lost.deleted_topics
+        if record is not None:
+            self._recorded = frozenset(key for key, one in record.queues.items() if one.end)
         if record is not None and not abort_found:
             self._known_end = min(record.end_phy_offset, last.end_offset if last else 0)
         if confirmed is not None and confirmed.record_crc_from >= 0:
@@ -445,13 +471,12 @@ class Recovery:
         count = 0
         ends: dict[tuple[str, int], int] = {}
         waiting: list[DispatchRows] = []
+        claims, known_before = ClaimedQueues(), frozenset(self._queues.names())
         for mapped, records in self._sound_records(start, end):
             rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
-            leave_out_deleted(rows, self._floors)
+            self._leave_out(rows)
+            claims.add(rows)
             leave_out_strays(rows)
-            for code, (topic, _) in enumerate(rows.queues):
-                if topic in self._deleted_topics:
-                    rows.queue_of[rows.queue_of == code] = -1
             waiting.append(rows)
             self.newest_timestamp = max(self.newest_timestamp, int(rows.store_timestamps.max()))
             if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
@@ -467,11 +492,93 @@ class Recovery:
                     ends[light] = max(ends.get(light, 0), queue_offset + 1)
         if waiting:
             dispatcher.dispatch_all(waiting)
-        self._keep_damage(ends)
+        self._judge(claims, known_before, ends, start, end)
+        self._keep_damage(ends, end)
         return count
 
-    def _keep_damage(self, ends: dict[tuple[str, int], int]) -> None:
+    def _leave_out(self, rows: DispatchRows) -> None:
+        """Take records of deleted topics out of the queues, and those that cannot be where they claim."""
+        leave_out_deleted(rows, self._floors)
+        for code, (topic, _) in enumerate(rows.queues):
+            if topic in self._deleted_topics:
+                rows.queue_of[rows.queue_of == code] = -1
+        leave_out_impossible(rows)
+
+    def _judge(
+        self,
+        claims: ClaimedQueues,
+        known_before: frozenset[tuple[str, int]],
+        ends: dict[tuple[str, int], int],
+        start: int,
+        end: int,
+    ) -> None:
+        """Take units back whose records claim what others refute; note them, and the messages that no record is.
+
+        `ends` gets the ends of queues that lack messages.
+        """
+        refuted: dict[tuple[str, int], list[RefutedClaim]] = {}
+        damage = DamagedBytes(self._skipped)
+
+        def expected_first(key: tuple[str, int], _: int) -> int | None:
+            made = key in self._lost_queues or key not in known_before
+            return 0 if start == 0 and made and key[0] not in self._floors else None
+
+        known = KnownPlaces(damage, {}, expected_first, lambda key: key in known_before or key in self._recorded)
+        for key, runs in claims:
+            judged = judge_queue(key, runs, known)
+            if judged.kept and judged.lost and judged.lost[0].stop == judged.kept[0].first:
+                self._heads[key] = judged.kept[0].first
+            lost = judged.lost
+            if not judged.kept and key not in known_before and self._queues.find(*key) is not None:
+                self._queues.remove_queue(*key)
+            if judged.strays:
+                refuted[key] = refuted_claims(judged, runs)
+            lost = [one for one in lost if not damage.explains(one)]
+            if not judged.kept:
+                ends.pop(key, None)
+            elif lost or judged.strays:
+                ends[key] = max(ends.get(key, 0), judged.kept[-1].stop)
+                self._holed.add(key)
+            for claim in refuted.get(key, []):
+                why = (
+                    f"lost: says it is queue offset {claim.first} of {key[0]}, queue {key[1]}; other records refute it"
+                )
+                self.quarantined.append(Quarantined(self._file_name(claim.begin), claim.begin, 0, why))
+            for one in lost:
+                why = f"lost: no record has queue offsets {one.first} to {one.stop - 1} of {key[0]}, queue {key[1]}"
+                self.quarantined.append(Quarantined(self._file_name(one.begin), one.begin, 0, why))
+        if refuted:
+            self._take_back(refuted, start, end)
+
+    def _take_back(self, refuted: dict[tuple[str, int], list[RefutedClaim]], start: int, end: int) -> None:
+        """Give slots that refuted claims took the units of the records that belong there, if any."""
+        found = {key: self._queues.find(*key) for key in refuted}
+        queues = {key: queue for key, queue in found.items() if queue is not None}
+        for key, queue in queues.items():
+            for one in refuted[key]:
+                first, stop = max(one.first, queue.first_unit), min(one.stop, queue.behind_files)
+                if first < stop:
+                    queue.put_bytes(first, bytes(UNIT_SIZE * (stop - first)))
+        for mapped, records in self._sound_records(start, end):
+            rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
+            self._leave_out(rows)
+            for code, key in enumerate(rows.queues):
+                if key not in queues:
+                    continue
+                mine = np.flatnonzero(rows.queue_of == code)
+                offsets, wanted = rows.queue_offsets[mine], np.zeros(len(mine), bool)
+                for one in refuted[key]:
+                    wanted |= (offsets >= one.first) & (offsets < one.stop)
+                wanted &= ~are_refuted(refuted[key], offsets, rows.phy_offsets[mine])
+                for row in mine[wanted].tolist():
+                    unit = np.zeros(1, UNIT_DTYPE)
+                    unit["phy_offset"], unit["msg_size"] = rows.phy_offsets[row], rows.sizes[row]
+                    unit["tags_code"] = rows.tags_codes[row]
+                    queues[key].put(int(rows.queue_offsets[row]), unit)
+
+    def _keep_damage(self, ends: dict[tuple[str, int], int], log_end: int) -> None:
         """Copies of what stays damaged, and units for the slots that it left empty below `ends`."""
+        log = LogExtent(self._log.min_phy_offset, log_end, self._log.file_size)
         quarantine = Quarantine(self._paths)
         for one in self.quarantined:
             mapped = self._files.find(one.offset)
@@ -483,8 +590,10 @@ class Recovery:
                 quarantine.note(QUARANTINED, one.file, position, length, one.why, kept)
         for key, end in ends.items():
             queue = self._queues.find(*key)
-            if queue is not None and (self._skipped or key in self._lost_queues):
-                fill_holes(queue, end, self._skipped)
+            if queue is not None and (self._skipped or key in self._lost_queues or key in self._holed):
+                if key in self._heads:
+                    fill_head(queue, 0, self._heads[key], self._skipped, log)
+                fill_holes(queue, end, self._skipped, log)
 
     def keep_ends(self, lost: LostState, end: int) -> list[tuple[str, int]]:
         """Give no queue offset that was synced a second time: slots behind a queue's end name lost bytes.

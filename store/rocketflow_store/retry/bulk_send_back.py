@@ -122,6 +122,9 @@ def _sound(store: MessageStore, mapped: MappedFile, places: Ints, sizes: npt.NDA
     faults = store.log.faults(records, mapped, bodies=True)
     if faults:
         raise CorruptRecordError(mapped.path, int(places[min(faults)]), faults[min(faults)])
+    unproven = store.proven_records.first_unproven(records, mapped.file_from_offset, store.config.delay_levels_ms)
+    if unproven is not None:
+        raise MessageNotFoundError(store.path, int(places[unproven]))
     return records
 
 

@@ -17,7 +17,7 @@ from rocketflow.job_errors import exit_code_of
 from rocketflow.spark import rebuild_job
 from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
-from rocketflow_store import MessageStore, StoreConfig
+from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files.remote import RemoteDirectory
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.mapped_files.log_directories import LogDirectories
@@ -27,7 +27,9 @@ from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
 from tests.maven import JarsNotFetchedError
+from tests.reliability import test_forged_records, test_queue_gaps
 from tests.s3_server import s3_server
+from tests.store.damage import flip
 from tests.store.test_rebuild import derived, make
 
 pytestmark = pytest.mark.spark
@@ -118,6 +120,29 @@ def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Pa
     assert sorted(made.values()) == sorted(wanted.values())
     assert {name for name in made if not name.startswith("index")} < wanted.keys()
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_damaged_claims_and_forged_records_are_judged_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+    """A message that lost its place, and a damaged record around forged ones: the same files, findings, exit code."""
+    gap, forged = tmp_path / "gap", tmp_path / "forged"
+    written = test_queue_gaps.made(gap, 40)
+    test_queue_gaps.hit(written, gap, ("orders", 0, 17), "queueOffset", 2)
+    begin, _ = test_forged_records.made(forged, "middle", crc=False)
+    flip(forged / "commitlog" / f"{0:020d}", begin + 2)
+    for path, config in ((gap, test_queue_gaps.CONFIG), (forged, test_forged_records.CONFIG)):
+        for room in ("consumequeue", "index"):
+            shutil.rmtree(path / room)
+        here = tmp_path / f"{path.name}-here"
+        shutil.copytree(path, here)
+        told = rebuild_store(here, config=config)
+        done = rebuild_store(path, config=config, engine=SparkEngine(spark))
+        assert (done.exit_code, done.records) == (told.exit_code, told.records) == (3, told.records)
+        assert [(one["offset"], one["why"]) for one in done.damaged] == [
+            (one["offset"], one["why"]) for one in told.damaged
+        ]
+        assert files_of(path) == files_of(here)
+        with StoreReader(path, config) as reader:
+            assert "secret" not in reader.topics()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 28, 1000])

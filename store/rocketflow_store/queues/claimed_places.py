@@ -1,0 +1,354 @@
+"""Which of the queue offsets that records claim can be theirs.
+
+The records of a queue follow each other in the log with rising queue offsets, and none is left out. A flipped bit of a
+topic, queueId or queueOffset makes a record claim another place, and no body CRC notices: the place that it had is
+missing, and the one that it claims is taken, or far away. What is believed is the chain of claims that most records
+are part of. Of two records that have equal reason to be at one queue offset neither is believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from rocketflow_store.format.record import MIN_RECORD_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
+
+    Ints = npt.NDArray[np.int64]
+    Queue = tuple[str, int]
+
+MAX_QUEUE_OFFSET: Final = 1 << 56
+"""No queue gets there: a log of 2^63 bytes has fewer records."""
+_NEIGHBOUR: Final = 64
+"""So far from its neighbours a single record is believed without damage between them."""
+_MAX_RUNS: Final = 1 << 14
+
+
+@dataclass(slots=True)
+class ClaimedRuns:
+    """Records of one queue in the order of the log: run k claims queue offsets [`firsts[k]`, `stops[k]`).
+
+    Its first record begins at physical offset `begins[k]`, its last one at `ends[k]`.
+    """
+
+    firsts: Ints
+    stops: Ints
+    begins: Ints
+    ends: Ints
+
+
+class Piece(NamedTuple):
+    """Queue offsets [`first`, `stop`) as run number `run` claims them."""
+
+    run: int
+    first: int
+    stop: int
+
+
+class LostMessages(NamedTuple):
+    """Queue offsets [`first`, `stop`) that no record of the log has.
+
+    Their records, if any, would lie at physical offsets [`begin`, `end`).
+    """
+
+    first: int
+    stop: int
+    begin: int
+    end: int
+
+
+class RefutedClaim(NamedTuple):
+    """Records at physical offsets from `begin` to `end` that claim queue offsets [`first`, `stop`) others have."""
+
+    first: int
+    stop: int
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class JudgedClaims:
+    """What is believed of the claims to one queue, in the order of the log, and what is not."""
+
+    kept: list[Piece]
+    strays: list[Piece] = field(default_factory=list)
+    """Claims that other records refute."""
+    lost: list[LostMessages] = field(default_factory=list)
+    """Queue offsets between believed claims that no believed one has."""
+
+
+def refuted_claims(judged: JudgedClaims, runs: ClaimedRuns) -> list[RefutedClaim]:
+    """Return the claims that are not believed, with the places of their records."""
+    return [
+        RefutedClaim(one.first, one.stop, int(runs.begins[one.run]), int(runs.ends[one.run])) for one in judged.strays
+    ]
+
+
+def are_refuted(claims: Iterable[RefutedClaim], offsets: Ints, phy_offsets: Ints) -> npt.NDArray[np.bool_]:
+    """Return which records of a queue are among those whose claims are not believed."""
+    found = np.zeros(len(offsets), bool)
+    for one in claims:
+        here = (phy_offsets >= one.begin) & (phy_offsets <= one.end)
+        found |= here & (offsets >= one.first) & (offsets < one.stop)
+    return found
+
+
+class DamagedBytes:
+    """How many bytes of the log are damaged or missing; `ranges` are physical offsets, ascending."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
+        self._starts = np.array([start for start, _ in ranges], np.int64)
+        self._stops = np.array([stop for _, stop in ranges], np.int64)
+        self._before = np.concatenate([[0], np.cumsum(self._stops - self._starts)])
+
+    def below(self, phy_offsets: npt.ArrayLike) -> Ints:
+        """Return the damaged bytes below each physical offset."""
+        wanted = np.asarray(phy_offsets, np.int64)
+        at = np.searchsorted(self._starts, wanted, side="right")
+        if not len(self._starts):
+            return np.zeros(wanted.shape, np.int64)
+        over = np.where(at > 0, np.maximum(self._stops[at - 1] - wanted, 0), 0)
+        found: Ints = self._before[at] - over
+        return found
+
+    def explains(self, one: LostMessages) -> bool:
+        """Return whether so many messages can have been in the damage where their records would be."""
+        inside = int(self.below(one.end)) - int(self.below(one.begin))
+        return inside >= (one.stop - one.first) * MIN_RECORD_SIZE
+
+
+@dataclass(slots=True)
+class KnownPlaces:
+    """What is known of queues besides the claims of records."""
+
+    damage: DamagedBytes
+    bounds: Mapping[Queue, tuple[int, int]]
+    """(queue offset, physical offset): records before the latter claim less than the former."""
+    expected_first: Callable[[Queue, int], int | None]
+    """The first queue offset that retention left of a queue whose first record claims the one given; None: unknown."""
+    is_known: Callable[[Queue], bool]
+    """Whether anything but records says that a queue exists."""
+
+
+def judge_queue(queue: Queue, runs: ClaimedRuns, known: KnownPlaces) -> JudgedClaims:
+    """Decide which claims to a queue are believed, and which messages are lost before and between them."""
+    judged = judge_claims(runs, known.damage, known.bounds.get(queue))
+    if not judged.kept:
+        return judged
+    begins = judged.kept[0]
+    first = known.expected_first(queue, begins.first)
+    if first is not None and first < begins.first:
+        if len(judged.kept) == 1 and begins.stop - begins.first == 1 and not known.is_known(queue):
+            return JudgedClaims([], [*judged.strays, begins])  # a queue of one message, and not its first one
+        judged.lost.insert(0, LostMessages(first, begins.first, 0, int(runs.begins[begins.run])))
+    return judged
+
+
+def judge_claims(runs: ClaimedRuns, damage: DamagedBytes, bound: tuple[int, int] | None = None) -> JudgedClaims:
+    """Decide which claims to a queue are believed.
+
+    `bound` is (queue offset, physical offset): records before the latter are known to claim less than the former.
+    """
+    merged, of = _merged(runs)
+    count = len(merged.firsts)
+    if count == 1:
+        return JudgedClaims(_pieces(runs))
+    begun = _begun_anew(merged)
+    room = damage.below(merged.begins), damage.below(merged.ends)
+    alone = merged.stops - merged.firsts == 1
+    refuted = np.zeros(count, bool)
+    if bound is not None:
+        refuted = alone & (merged.firsts >= bound[0]) & (merged.ends < bound[1])
+    steps = merged.firsts[begun + 1 :] - merged.stops[begun:-1]
+    far = _is_far(steps, room[0][begun + 1 :] - room[1][begun:-1])
+    if not refuted.any() and (steps >= 0).all() and not (far & (alone[begun + 1 :] | alone[begun:-1])).any():
+        chosen = [Piece(run, int(merged.firsts[run]), int(merged.stops[run])) for run in range(begun, count)]
+    elif count - begun > _MAX_RUNS:
+        return JudgedClaims(_pieces(runs))
+    else:
+        chosen = _chain(merged, np.flatnonzero(~refuted[begun:]) + begun, room)
+    lost = [
+        LostMessages(one.stop, two.first, int(merged.ends[one.run]), int(merged.begins[two.run]))
+        for one, two in pairwise(chosen)
+        if one.stop < two.first
+    ]
+    return _of_runs(runs, of, begun, chosen, lost)
+
+
+class ClaimedQueues:
+    """The claims of records to queues, as they are met in the log."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Queue, list[ClaimedRuns]] = {}
+
+    def add(self, rows: DispatchRows) -> None:
+        """Take records that follow those of the last call; of a record that takes several offsets, all of them."""
+        order = np.argsort(rows.queue_of, kind="stable")
+        order = order[np.searchsorted(rows.queue_of[order], 0) :]
+        if not len(order):
+            return
+        queue_of, firsts, places = rows.queue_of[order], rows.queue_offsets[order], rows.phy_offsets[order]
+        stops = firsts + (1 if rows.batch_nums is None else np.maximum(rows.batch_nums[order], 1))
+        other = queue_of[1:] != queue_of[:-1]
+        starts = np.append(0, np.flatnonzero(other | (firsts[1:] != stops[:-1])) + 1)
+        ends = np.append(starts[1:] - 1, len(order) - 1)
+        codes = queue_of[starts]
+        begins = np.append(0, np.flatnonzero(np.diff(codes)) + 1)
+        for low, high in zip(begins.tolist(), [*begins[1:].tolist(), len(codes)], strict=True):
+            one, last = starts[low:high], ends[low:high]
+            runs = ClaimedRuns(firsts[one], stops[last], places[one], places[last])
+            self._append(rows.queues[int(codes[low])], runs)
+
+    def update(self, other: ClaimedQueues) -> None:
+        """Take what `other` met after this."""
+        for key, parts in other._runs.items():
+            for one in parts:
+                self._append(key, one)
+
+    def _append(self, key: Queue, runs: ClaimedRuns) -> None:
+        parts = self._runs.setdefault(key, [])
+        if parts and len(runs.firsts) == 1 and parts[-1].stops[-1] == runs.firsts[0]:  # the usual case, in no room
+            last = parts[-1]
+            last.stops, last.ends = last.stops.copy(), last.ends.copy()
+            last.stops[-1], last.ends[-1] = runs.stops[0], runs.ends[0]
+        else:
+            parts.append(runs)
+
+    def __iter__(self) -> Iterator[tuple[Queue, ClaimedRuns]]:
+        """Go through the queues, in their order."""
+        for key in sorted(self._runs):
+            parts = self._runs[key]
+            yield (
+                key,
+                ClaimedRuns(*(np.concatenate([getattr(one, name) for one in parts]) for name in ClaimedRuns.__slots__)),
+            )
+
+
+def rows_refuted(offsets: Ints, phy_offsets: Ints, counts: Ints | None = None) -> npt.NDArray[np.bool_]:
+    """Return which records of one queue, in the order of the log, claim a queue offset that others refute.
+
+    `counts` are the queue offsets that each record takes, one where it is not given.
+    """
+    refuted: npt.NDArray[np.bool_] = (offsets < 0) | (offsets >= MAX_QUEUE_OFFSET)
+    sound = np.flatnonzero(~refuted)
+    if len(sound) < 2:
+        return refuted
+    firsts = offsets[sound]
+    stops = firsts + (1 if counts is None else np.maximum(counts[sound], 1))
+    cuts = np.flatnonzero(firsts[1:] != stops[:-1]) + 1
+    if not len(cuts):
+        return refuted
+    starts, ends = np.append(0, cuts), np.append(cuts - 1, len(sound) - 1)
+    places = phy_offsets[sound]
+    runs = ClaimedRuns(firsts[starts], stops[ends], places[starts], places[ends])
+    for one in judge_claims(runs, DamagedBytes()).strays:
+        mine = sound[starts[one.run] : ends[one.run] + 1]
+        refuted[mine[(offsets[mine] >= one.first) & (offsets[mine] < one.stop)]] = True
+    return refuted
+
+
+def _merged(runs: ClaimedRuns) -> tuple[ClaimedRuns, Ints]:
+    """Join runs that lead on to the next; the number of the joined run of each."""
+    cut = runs.firsts[1:] != runs.stops[:-1]
+    starts = np.append(0, np.flatnonzero(cut) + 1)
+    ends = np.append(starts[1:] - 1, len(runs.firsts) - 1)
+    merged = ClaimedRuns(runs.firsts[starts], runs.stops[ends], runs.begins[starts], runs.ends[ends])
+    return merged, np.append(0, np.cumsum(cut))
+
+
+def _begun_anew(runs: ClaimedRuns) -> int:
+    """Return the run with which the queue begins anew at 0, because its topic was deleted and created; else 0.
+
+    A single record before it is no earlier queue, but a claim to the same place.
+    """
+    again = np.flatnonzero((runs.firsts == 0) & (runs.stops > 1))
+    if not len(again) or (runs.firsts[again[-1] + 1 :] == 0).any():
+        return 0
+    at = int(again[-1])
+    return at if int((runs.stops - runs.firsts)[:at].sum()) > 1 else 0
+
+
+def _is_far(steps: Ints, damaged: Ints) -> npt.NDArray[np.bool_]:
+    return (steps > _NEIGHBOUR + damaged // MIN_RECORD_SIZE) | (steps < -_NEIGHBOUR)
+
+
+def _chain(runs: ClaimedRuns, allowed: npt.NDArray[np.intp], room: tuple[Ints, Ints]) -> list[Piece]:
+    """Return the pieces of runs that most records agree on: rising, and no single one far from the one before it."""
+    pieces = _cut_up(runs, allowed)
+    run_of, firsts, stops = (np.array(one, np.int64) for one in zip(*pieces, strict=True))
+    begins, ends = room[0][run_of], room[1][run_of]
+    alone = (runs.stops - runs.firsts)[run_of] == 1
+    best, before = stops - firsts, np.full(len(pieces), -1)
+    for at in range(1, len(pieces)):
+        steps = firsts[at] - stops[:at]
+        fits = steps >= 0
+        if alone[at]:
+            fits &= ~_is_far(steps, begins[at] - ends[:at])
+        else:
+            fits &= ~(alone[:at] & _is_far(steps, begins[at] - ends[:at]))
+        if fits.any():
+            leader = int(np.where(fits, best[:at], -1).argmax())
+            before[at] = leader
+            best[at] += best[leader]
+    at, chosen = int(best.argmax()), []
+    while at >= 0:
+        chosen.append(at)
+        at = int(before[at])
+    chosen.reverse()
+    disputed = set()
+    bounded = [-1, *chosen, len(pieces)]
+    for low, at, high in zip(bounded, chosen, bounded[2:], strict=False):
+        same = (firsts[low + 1 : high] == firsts[at]) & (stops[low + 1 : high] == stops[at])
+        if np.count_nonzero(same) > 1:
+            disputed.add(at)
+    return [pieces[at] for at in chosen if at not in disputed]
+
+
+def _cut_up(runs: ClaimedRuns, allowed: npt.NDArray[np.intp]) -> list[Piece]:
+    """Cut runs where others begin or end, so that any two pieces are equal or apart."""
+    cuts = np.unique(np.concatenate([runs.firsts[allowed], runs.stops[allowed]]))
+    pieces = []
+    for run in allowed.tolist():
+        first, stop = int(runs.firsts[run]), int(runs.stops[run])
+        inside = cuts[np.searchsorted(cuts, first, side="right") : np.searchsorted(cuts, stop)].tolist()
+        pieces += [Piece(run, one, two) for one, two in pairwise([first, *inside, stop])]
+    return pieces
+
+
+def _of_runs(runs: ClaimedRuns, of: Ints, begun: int, chosen: list[Piece], lost: list[LostMessages]) -> JudgedClaims:
+    """Apply what was decided of joined runs to the runs themselves."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for one in chosen:
+        ranges.setdefault(one.run, []).append((one.first, one.stop))
+    judged = JudgedClaims([], [], lost)
+    for run, (first, stop, joined) in enumerate(
+        zip(runs.firsts.tolist(), runs.stops.tolist(), of.tolist(), strict=True)
+    ):
+        if joined < begun:
+            judged.kept.append(Piece(run, first, stop))
+            continue
+        at = first
+        for low, high in ranges.get(joined, []):
+            low, high = max(low, first), min(high, stop)
+            if low >= high:
+                continue
+            if at < low:
+                judged.strays.append(Piece(run, at, low))
+            judged.kept.append(Piece(run, low, high))
+            at = high
+        if at < stop:
+            judged.strays.append(Piece(run, at, stop))
+    return judged
+
+
+def _pieces(runs: ClaimedRuns) -> list[Piece]:
+    return [Piece(run, *one) for run, one in enumerate(zip(runs.firsts.tolist(), runs.stops.tolist(), strict=True))]

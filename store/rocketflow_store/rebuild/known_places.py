@@ -1,0 +1,119 @@
+"""What a store says of its queues besides the claims of records: where they begin, and where they ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.layout.durable_ends import DurableEnds
+from rocketflow_store.queues.claimed_places import DamagedBytes, KnownPlaces
+from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.rebuild.scan_stage import LogFindings
+    from rocketflow_store.rebuild.store_state import StoreState
+
+    Queue = tuple[str, int]
+
+_LOOKED_BACK: Final = 1 << 16
+
+
+class OldQueues:
+    """The queues that a store has before it is rebuilt, and what its writers recorded of them."""
+
+    def __init__(self, paths: StorePaths, config: StoreConfig, state: StoreState, files: MappedFileQueue) -> None:
+        self._paths, self._size, self._state, self._files = paths, config.mapped_file_size_consume_queue, state, files
+        record = state.record
+        self._recorded = {} if record is None else {key: one.end for key, one in record.queues.items()}
+        self.batch_ends = {} if record is None else {key: one.end for key, one in record.batch_queues.items()}
+        if not state.clean and read_confirm(paths) is not None:
+            ends = DurableEnds.load(paths)
+            for key, end in {} if ends is None else ends.queues.items():
+                known = self.batch_ends if key[0] in state.choice.batch_topics else self._recorded
+                known[key] = max(known.get(key, 0), end)
+
+    def known_places(self, findings: LogFindings) -> KnownPlaces:
+        """Return what claims are judged by."""
+        record = self._state.record
+        until = 0 if record is None else record.end_phy_offset
+        bounds = {} if record is None else {key: (one.end, until) for key, one in record.queues.items() if one.end}
+        return KnownPlaces(DamagedBytes(findings.damage), bounds, self._expected_first, self._is_known)
+
+    def ends(self, found: dict[Queue, int], log_end: int) -> dict[Queue, int]:
+        """Return the ends that queues should have: as recorded, or as the units that are there prove.
+
+        `found` are the ends that the log's records say.
+        """
+        ends = dict(self._recorded)
+        for key in {*found, *self._there()}.difference(ends):
+            ends[key] = self._proven_end(key, found.get(key, 0), log_end)
+        return ends
+
+    def _there(self) -> list[Queue]:
+        """Return the plain queues that have a directory."""
+        room = self._paths.consume_queue
+        topics = [one for one in room.iterdir() if one.is_dir()] if room.is_dir() else []
+        return [(topic.name, int(one.name)) for topic in topics for one in topic.iterdir() if one.name.isdigit()]
+
+    def _is_known(self, key: Queue) -> bool:
+        if key in self._recorded or key in self.batch_ends:
+            return True
+        return any((room / key[0] / str(key[1])).is_dir() for room in self._rooms)
+
+    @property
+    def _rooms(self) -> tuple[Path, Path]:
+        return self._paths.consume_queue, self._paths.batch_consume_queue
+
+    def _expected_first(self, key: Queue, first: int) -> int | None:
+        """Return the first queue offset that retention left: 0 in a log of which nothing was removed."""
+        if key[0] in self._state.deleted.floors or key[0] in self._state.choice.batch_topics or first == 0:
+            return None
+        if self._state.begin == 0:
+            return 0
+        queue = self._open(key)
+        if queue is None:
+            return None
+        try:
+            start = max(queue.first_unit, first - _LOOKED_BACK)
+            units = queue.units(start, first)
+            places = units["phy_offset"].astype(np.int64)
+            removed = np.flatnonzero(written(units) & ~pre_blank(units) & (places < self._state.begin))
+            return start + int(removed[-1]) + 1 if len(removed) else None
+        finally:
+            queue.close()
+
+    def _proven_end(self, key: Queue, end: int, log_end: int) -> int:
+        """Return the number after the last unit from `end` on with a record where it points, else `end`."""
+        queue = self._open(key)
+        if queue is None:
+            return end
+        try:
+            stop = int(queue.scan_end())
+            units = queue.units(end, stop) if stop > end >= queue.first_unit else queue.units(0, 0)
+        finally:
+            queue.close()
+        usable = written(units) & ~pre_blank(units) & ~lost(units)
+        for row in np.flatnonzero(usable)[::-1].tolist():
+            if self._is_record(int(units["phy_offset"][row]), int(units["msg_size"][row]), log_end):
+                return end + int(row) + 1
+        return end
+
+    def _is_record(self, phy_offset: int, size: int, log_end: int) -> bool:
+        """Return whether a record of this size begins there, whatever it says of itself."""
+        mapped = self._files.find(phy_offset) if phy_offset + size <= log_end else None
+        if mapped is None or phy_offset < self._state.begin:
+            return False
+        raw = mapped.bytes_of(phy_offset - mapped.file_from_offset, phy_offset - mapped.file_from_offset + 8)
+        found, magic = SIZE_AND_MAGIC.unpack(raw)
+        return found == size and magic in (MAGIC_V1, MAGIC_V2)
+
+    def _open(self, key: Queue) -> ConsumeQueue | None:
+        directory = self._paths.consume_queue / key[0] / str(key[1])
+        return ConsumeQueue(directory, *key, self._size, write=False) if directory.is_dir() else None
