@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store.clock import SystemClock
 from rocketflow_store.errors import StoreError
+from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.json_text import parse_json
 
@@ -55,7 +56,7 @@ class AcceptedFindings:
         """Read `path`; none are accepted where it does not exist."""
         found = cls(Path(path), root.absolute())
         try:
-            text = found.path.read_text("utf-8")
+            text = os_files.read_file(found.path).decode("utf-8")
         except FileNotFoundError:
             return found
         except UnicodeDecodeError as error:
@@ -75,20 +76,23 @@ class AcceptedFindings:
 
     def add(self, findings: Sequence[Finding]) -> None:
         """Append findings to the file; durable on return. A first run without any notes that there were none."""
-        date = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        date = f"{datetime.fromtimestamp(SystemClock().now_ms() // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
         lines = [] if findings or self.begun else [json.dumps({"findings": 0, "date": date}) + "\n"]
         for one in findings:
             kind, file, offset, length, digest = key = self._key(one)
             self.known.add(key)
             told = {"file": file, "offset": offset, "length": length, "digest": digest, "date": date}
             lines.append(json.dumps({**told, "kind": kind, "detail": one.detail}, ensure_ascii=False) + "\n")
+        if not lines:
+            return
+        data = "".join(lines).encode()
+        fd = os_files.open_file(self.path, write=True, create=True)
         try:
-            with self.path.open("a", encoding="utf-8") as out:
-                out.writelines(lines)
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise access_error(self.path, error) from error
+            os_files.write_at(fd, self.path, os_files.file_size(fd), data)
+            os_files.sync_file(fd, self.path)
+        finally:
+            os_files.close_file(fd)
+        os_files.sync_directory(self.path.absolute().parent)
 
     def exit_code(self, result: VerifyResult, fresh: Sequence[Finding]) -> int:
         """Return 0 where nothing is new, 3 where what is new can be lost messages, else 1."""
@@ -108,17 +112,18 @@ def _digest(path: Path, finding: Finding) -> str:
     """Return the SHA-256 of the bytes that a finding is about; of its text where it is about none."""
     if not finding.length:
         return hashlib.sha256(finding.detail.encode("utf-8", "surrogateescape")).hexdigest()
+    if not path.is_file():
+        return _ABSENT
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as opened:
-            opened.seek(finding.offset)
-            left = finding.length
-            while left and (data := opened.read(min(left, _CHUNK))):
-                digest.update(data)
-                left -= len(data)
-    except (FileNotFoundError, IsADirectoryError):
-        return _ABSENT
-    except OSError:
+        fd = os_files.open_file(path, write=False)
+        try:
+            end = min(finding.offset + finding.length, os_files.file_size(fd))
+            for start in range(finding.offset, end, _CHUNK):
+                digest.update(os_files.read_at(fd, start, min(_CHUNK, end - start), path))
+        finally:
+            os_files.close_file(fd)
+    except (OSError, StoreError):
         return _UNREADABLE
     return digest.hexdigest()
 
