@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -24,7 +27,7 @@ from tests.apache.judge import ApacheStore, read_ours
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
 from tests.apache.test_broker_boots import ACCELERATED
-from tests.reliability.trials import FULL, LEVEL
+from tests.reliability.trials import FULL, LEVEL, ROOT, environment
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 
@@ -88,3 +91,38 @@ def test_store_stays_healthy_when_versions_take_turns(
         assert found.complete
         assert {int(one.body) for one in found.messages} == set(range(1, len(turns) * EACH, 3))
     assert verify_store(path).findings == []
+
+
+KILLED = {
+    "first-record-flushed": "put(1)\nstore.flush()",
+    "more-behind-the-first": "put(1)\nstore.flush()\nput(5)",
+    "several-files": "put(400)\nstore.flush()\nput(400)",
+    "opened-again": "put(400)\nstore.close()\nstore = MessageStore.open(sys.argv[1])\nput(300)",
+    "begin-removed": (
+        "put(900)\nstore.flush()\nfor one in store._files.files[:-2]: os.utime(one.path, (1e6, 1e6))\n"
+        "assert store.clean().log_files\nput(50)"
+    ),
+}
+"""What a writer does before it is killed."""
+
+
+@pytest.mark.skipif(LEVEL == "sample", reason="the crash images of a short run have one such recovery each")
+def test_accelerated_recovery_goes_on_from_the_checkpoint_of_a_killed_writer(tmp_path: Path) -> None:
+    config = replace(SIZES, mapped_file_size_commit_log=1 << 16)
+    wanted = {}
+    for name, code in KILLED.items():
+        path = tmp_path / name
+        before = (
+            "import os, sys\nfrom dataclasses import replace\nfrom rocketflow_store import *\n"
+            "from tests.apache.test_apache_reads_ours import SIZES\n"
+            "store = MessageStore.open(sys.argv[1], replace(SIZES, mapped_file_size_commit_log=1 << 16))\n"
+            "def put(count):\n"
+            "    for n in range(count): assert store.put_message(Message('orders', b'b' * 300, tags='t')).stored\n"
+        )
+        command = [sys.executable, "-c", f"{before}{code}\nos._exit(9)", str(path)]
+        assert subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode == 9
+        wanted[path] = read_ours(path)
+    queues = sorted({place[:2] for found in wanted.values() for place in found})
+    apache = ApacheStore("5.5.0", ACCELERATED)
+    served = apache.read_each(list(wanted), config, queues)
+    assert {path: {one.place: one for one in found or []} for path, found in served.items()} == wanted
