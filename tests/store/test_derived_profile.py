@@ -144,6 +144,23 @@ def test_rebuild_converts_between_profiles_and_appends_go_on_in_the_new_one(tmp_
     assert verify_store(path).findings == []
 
 
+@pytest.mark.parametrize("profile", ["5.3", "5.5"])
+def test_conversion_of_a_store_without_tags_is_recorded(tmp_path: Path, profile: str) -> None:
+    """Nothing in such a store differs between the versions, but for a database that brokers since 5.4 leave."""
+    path = tmp_path / "s"
+    with MessageStore.open(path, SIZES) as store:
+        store.put_messages([Message("t", b"b", keys=[f"k{n}"]) for n in range(30)])
+    shutil.rmtree(path / "rocketflow")
+    (path / "rocksdbstore").mkdir()
+    assert rebuild_store(path, RebuildRequest(profile=profile), SIZES).profile == profile
+    with StoreReader(path) as reader:
+        assert reader.profile == profile
+    with MessageStore.open(path) as store:
+        assert store.config.profile == profile
+        assert store.put_message(Message("t", b"on", tags="a")).stored
+    assert verify_store(path).findings == []
+
+
 def test_missing_tag_entry_is_found_only_where_rocketflow_wrote_them(tmp_path: Path) -> None:
     path, other = tmp_path / "s", tmp_path / "other"
     fill(path, "5.5")

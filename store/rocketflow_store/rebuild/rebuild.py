@@ -16,7 +16,7 @@ from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
 from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.index.index_service import IndexService, next_name
-from rocketflow_store.layout.store_meta import converted_meta, refuse_another_version
+from rocketflow_store.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
@@ -164,6 +164,7 @@ class _Rebuild:
             with self._removing_parts():
                 if self._places.remote is None:
                     self._swap(state, findings)
+                    self._record_profile()
                 else:
                     self._upload()
             told.end()
@@ -285,6 +286,12 @@ class _Rebuild:
         for new, _, data in made:
             os_files.write_atomically(new, data)
         return [(new, place) for new, place, _ in made]
+
+    def _record_profile(self) -> None:
+        """Record a profile that was asked for where nothing was: files without TAGS do not tell it."""
+        paths = self._places.out
+        if self._places.in_place and self._request.profile is not None and not paths.meta.is_file():
+            StoreMeta.load_or_create(paths, self._config, lambda: self._result.profile)
 
     def _upload(self) -> None:
         remote, side, last = self._places.remote, self._side, None
