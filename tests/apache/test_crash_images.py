@@ -128,12 +128,18 @@ def compare(image: Image, apache: list[JudgedMessage] | None, ours: Served, into
 def reads_the_same(image: Image, left: list[JudgedMessage], ours: Served, *, damaged: bool) -> bool:
     """Whether Java serves of the directory that we recovered what we serve of it.
 
-    A damaged record stays where it is: Java ends the log there, serves less, or hands out what is damaged.
+    A damaged record stays where it is: Java ends the log there, serves less, or hands out what is damaged, also where
+    that is a field which no message shows.
     """
     theirs = {one.place: one for one in left}
     if not damaged:
         return theirs == ours
-    return all(ours.get(place) == one or image.truth.get(place) != one for place, one in theirs.items())
+    return all(
+        ours.get(place) == one
+        or image.truth.get(place) != one
+        or one.phy_offset <= image.damage < one.phy_offset + one.store_size
+        for place, one in theirs.items()
+    )
 
 
 def is_unprotected(message: JudgedMessage, truth: JudgedMessage | None) -> bool:
