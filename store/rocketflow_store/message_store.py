@@ -539,7 +539,7 @@ class MessageStore:
 
     def record_boundaries(self) -> UnitBoundaries:
         """Return where the queues say that records begin; for one thread."""
-        return UnitBoundaries(self._queues.all)
+        return UnitBoundaries(self._queues.all, self.config.max_message_size)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The files of a BatchCQ topic's queue."""

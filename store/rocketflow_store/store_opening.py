@@ -245,7 +245,14 @@ def _recover(
 ) -> RecoveryResult:
     abort_found = paths.abort.exists()
     recovery = Recovery(
-        paths, files, log, queues, batch_queues, config.delay_levels_ms, check_crc=config.check_crc_on_recover
+        paths,
+        files,
+        log,
+        queues,
+        batch_queues,
+        config.delay_levels_ms,
+        check_crc=config.check_crc_on_recover,
+        max_message_size=config.max_message_size,
     )
     confirmed = read_confirm(paths) if abort_found else None
     start = recovery.scan_start(abort_found, confirmed, lost)

@@ -208,6 +208,7 @@ class StoreReader:
                 self._batch_table,
                 config.delay_levels_ms,
                 check_crc=config.check_crc_on_recover,
+                max_message_size=config.max_message_size,
             ),
             self,
         )
@@ -244,7 +245,7 @@ class StoreReader:
 
     def record_boundaries(self) -> UnitBoundaries:
         """Return where the queues say that records begin; for one thread."""
-        return UnitBoundaries(self._table.all)
+        return UnitBoundaries(self._table.all, self.config.max_message_size)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The files of a BatchCQ topic's queue."""

@@ -973,4 +973,15 @@ BUGS: Final = (
         [Change("return message if self.boundaries.begins(message) else None", "return message")],
         [f"{STORE}/test_forged_places.py"],
     ),
+    Bug(
+        "chain-shorter-than-a-body",
+        "a chain of records of 4 MiB proves a boundary where messages may be larger",
+        [
+            Change(
+                "        most = max(_MAX_BODY, 0 if boundaries is None",
+                "        most = min(_MAX_BODY, 0 if boundaries is not None",
+            )
+        ],
+        [f"{STORE}/test_forged_places.py"],
+    ),
 )

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from rocketflow.cli import app
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.errors import MessageNotFoundError
 from rocketflow_store.format.message_id import offset_msg_id
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.retry.bulk_send_back import send_back_many
 from rocketflow_store.retry.send_back import SendBack, consumer_send_msg_back
 from tests.store.damage import CONFIG, flip
@@ -33,6 +34,27 @@ def made(path: Path) -> tuple[list[int], list[int]]:
         put.append(store.put_message(Message("t", body.ljust(BODY, b"\0"), queue_id=0)))
         put += [store.put_message(Message("t", b"honest", queue_id=0)) for _ in range(5)]
     return [one.physical_offset for one in put], inside
+
+
+def test_a_chain_in_a_body_proves_nothing_however_large_messages_may_be(tmp_path: Path) -> None:
+    path, size = tmp_path / "s", 5 << 20
+    config = StoreConfig(mapped_file_size_commit_log=1 << 24, max_message_size=size, enabled_append_prop_crc=True)
+    with MessageStore.open(path, config) as store:
+        store.put_message(Message("t", b"honest", queue_id=0))
+        begin, body = store.max_phy_offset, bytearray()
+        while len(body) < size - (1 << 17):
+            body += forged(begin + HEAD + len(body), len(body), crc=True, inside=bytes(1 << 16))
+        assert store.put_message(Message("t", bytes(body), queue_id=0)).stored
+        assert store.put_message(Message("t", b"honest", queue_id=0)).stored
+    with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(begin)
+        file.write(bytes(HEAD))
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "index")
+    done = rebuild_store(path, config=config)
+    assert (done.exit_code, done.records) == (3, 2)
+    with StoreReader(path, config) as reader:
+        assert reader.query_message("secret", "secret") == []
 
 
 @pytest.mark.parametrize("lost", ["nothing", "queues", "a size", "a size and queues"])

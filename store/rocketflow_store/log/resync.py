@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile
 
 _MAX_BODY: Final = 4 << 20
-"""What a message may hold (`maxMessageSize`), and so how far a record whose lengths are lost may reach."""
+"""What a message may hold (RocketMQ's `maxMessageSize`), and so how far a record whose lengths are lost may reach."""
 _CHAINED: Final = 64
 _FIRST_WINDOW: Final = 1 << 14
 _WINDOW: Final = 1 << 20
@@ -54,7 +54,9 @@ _OWN_OFFSET_AT: Final = 28
 
 
 class Boundaries(Protocol):
-    """What the store knows, besides the log, of where records begin."""
+    """What the store knows, besides the log, of where records begin, and how large a message may be."""
+
+    max_message_size: int
 
     def next_position(self, mapped: MappedFile, start: int, limit: int) -> int | None:
         """Return the first position of `mapped` in (start, limit) where a record is known to begin, or None."""
@@ -96,13 +98,17 @@ def next_proven(
         if end is None or not start < end <= limit or not follows(end):
             end = boundaries.next_position(mapped, start, limit)
     if end is None:
-        end = _chain_with_crcs(mapped, start, limit, unreadable=unreadable)
+        most = max(_MAX_BODY, 0 if boundaries is None else boundaries.max_message_size)
+        end = _chain_with_crcs(mapped, start, limit, most, unreadable=unreadable)
     return end
 
 
-def _chain_with_crcs(mapped: MappedFile, start: int, limit: int, *, unreadable: bool) -> int | None:
-    """Return where the first chain of records with record CRCs begins that no body of a record at `start` can hold."""
-    far = min(start + _MAX_BODY, limit)
+def _chain_with_crcs(mapped: MappedFile, start: int, limit: int, most: int, *, unreadable: bool) -> int | None:
+    """Return where the first chain of records with record CRCs begins that no body of a record at `start` can hold.
+
+    A body has up to `most` bytes.
+    """
+    far = min(start + most, limit)
     dead: set[int] = set()
     at = start
     while at < far:

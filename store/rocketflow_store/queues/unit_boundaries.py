@@ -33,11 +33,11 @@ class UnitBoundaries:
     """Record boundaries in a CommitLog file, from the units of all ConsumeQueues that point into it.
 
     A unit counts if the record it points at is sound and says that it is that queue's message at that offset. Units of
-    one file are read at a time, at the first question. `queues` lists the queues.
+    one file are read at a time, at the first question. `queues` lists the queues; `max_message_size` is the store's.
     """
 
-    def __init__(self, queues: Callable[[], Iterable[ConsumeQueue]]) -> None:
-        self._queues = queues
+    def __init__(self, queues: Callable[[], Iterable[ConsumeQueue]], max_message_size: int) -> None:
+        self._queues, self.max_message_size = queues, max_message_size
         self._identities: list[QueueIdentity] = []
         self._known: tuple[int, npt.NDArray[np.void]] = (-1, np.zeros(0, _PLACE))
 

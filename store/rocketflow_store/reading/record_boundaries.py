@@ -19,6 +19,7 @@ from rocketflow_store.errors import UnreadableError
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +42,9 @@ _WALKED_RECORDS: Final = 1 << 14
 class RecordBoundaries:
     """Proofs of where the records of one log begin."""
 
-    def __init__(self, log: CommitLogView, queues: QueueTable) -> None:
+    def __init__(self, log: CommitLogView, queues: QueueTable, max_message_size: int) -> None:
         self._log, self._queues = log, queues
+        self._no_units = UnitBoundaries(tuple, max_message_size)  # those of a whole file would cost more than the walk
         self._walked: tuple[int, int] = (-1, 0)
         """The file (where it begins) that was gone through last, and a position in it at which a record begins."""
 
@@ -98,7 +100,7 @@ class RecordBoundaries:
         position = max(position, walked if known == base and walked <= wanted else 0, 0)
         try:
             while position < wanted:
-                following = _next(held, position, wanted)
+                following = _next(held, position, wanted, self._no_units)
                 if following is None:
                     return False
                 position = following
@@ -129,7 +131,7 @@ class RecordBoundaries:
         return found if found < phy_offset and self._log.holds(found, size, (topic, queue_id, low - 1)) else -1
 
 
-def _next(mapped: MappedFile, position: int, wanted: int) -> int | None:
+def _next(mapped: MappedFile, position: int, wanted: int, boundaries: UnitBoundaries) -> int | None:
     """Return a record boundary after `position`, none after `wanted` unless the log leads past it; None at its end."""
     scan = scan_file(mapped, position, mapped.file_size, _WALKED_RECORDS)
     count = int(np.searchsorted(scan.positions, wanted))
@@ -141,7 +143,7 @@ def _next(mapped: MappedFile, position: int, wanted: int) -> int | None:
             return int(positions[sound - 1] + sizes[sound - 1])
     elif scan.stop is ScanStop.BLANK:
         return None
-    return next_proven(mapped, position, mapped.file_size, None)
+    return next_proven(mapped, position, mapped.file_size, boundaries)
 
 
 def _units_at(queue: ConsumeQueue, wanted: Ints) -> npt.NDArray[np.void]:

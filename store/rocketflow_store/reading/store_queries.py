@@ -64,7 +64,7 @@ class StoreQueries:
         self._floors = TopicFloors(queues.paths)
         self._tag_codes: dict[str, ConfirmedTagCodes] = {}
         self._getter = MessageGetter(log, queues, config, max_phy_offset)
-        self.boundaries = RecordBoundaries(log, queues)
+        self.boundaries = RecordBoundaries(log, queues, config.max_message_size)
 
     def identity(self, topic: str, queue_id: int) -> QueueIdentity:
         """Who the records of a queue must say they are."""

@@ -203,6 +203,7 @@ class _Rebuild:
             dict(state.deleted.floors),
             (self._places.store.consume_queue, self._config.mapped_file_size_consume_queue),
             self._result.profile == PROFILE_55,
+            self._config.max_message_size,
         )
         findings = scan_log(self._engine, state, settings, self._files, told.scanned)
         self._result.records = sum(one.records for one in findings.reports)

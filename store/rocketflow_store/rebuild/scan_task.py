@@ -89,6 +89,8 @@ class ScanSettings:
     """The ConsumeQueues that exist, and the size of their files: they tell where records begin after damage."""
     tag_entries: bool = False
     """Whether the index names TAGS (the profile of RocketMQ 5.5)."""
+    max_message_size: int = 0
+    """The store's `maxMessageSize`: a damaged record may reach so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class _Scan:
         if side is not None and not Path(side).is_dir():
             raise StoreAccessError(side, "is not there")
         self._mapped = task.settings.log.open(task.range.path, task.range.file_from_offset)
-        self._boundaries = UnitBoundaries(partial(queues_in, task.settings.queues))
+        self._boundaries = UnitBoundaries(partial(queues_in, task.settings.queues), task.settings.max_message_size)
 
     def run(self) -> ScanReport:
         try:

@@ -145,6 +145,7 @@ class Recovery:
         delay_levels_ms: Sequence[int],
         *,
         check_crc: bool,
+        max_message_size: int,
     ) -> None:
         self._paths, self._files, self._log = paths, files, log
         self._queues, self._batch_queues = queues, batch_queues
@@ -167,7 +168,7 @@ class Recovery:
         self._known_scans: dict[int, Scan] = {}
         self._known_records = 0
         self._run_length = RunLength()
-        self._boundaries = UnitBoundaries(queues.all)
+        self._boundaries = UnitBoundaries(queues.all, max_message_size)
         self._open_envelope = self._open_end = -1
         """An envelope of which not all rows are seen yet, and where its commit ends."""
         self._written: int | None = None
