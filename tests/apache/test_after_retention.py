@@ -19,7 +19,7 @@ SIZES = StoreConfig(
 )
 
 
-@pytest.mark.parametrize("version", versions("5.3.3", "4.9.7"))
+@pytest.mark.parametrize("version", versions("5.3.3"))
 def test_apache_goes_on_behind_our_retention(version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:

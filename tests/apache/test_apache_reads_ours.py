@@ -102,7 +102,7 @@ def crash_and_recover(path: Path) -> None:
         assert store.recovery.truncated_to < store.recovery.truncated_from or store.recovery.dispatched
 
 
-@judged_by("5.3.3", "4.9.7")
+@judged_by("5.3.3")
 def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)

@@ -21,7 +21,7 @@ SIZES = StoreConfig(
 )
 
 
-@pytest.fixture(params=versions("5.5.0", "4.9.7"))
+@pytest.fixture(params=versions("5.5.0"))
 def apache(request: pytest.FixtureRequest) -> ApacheStore:
     return ApacheStore(request.param)
 

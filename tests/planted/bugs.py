@@ -884,6 +884,12 @@ BUGS: Final = (
         [f"{STORE}/test_derived_profile.py"],
     ),
     Bug(
+        "conversion-not-recorded",
+        "a rebuild with a profile does not record it: a store without TAGS gets the other one back",
+        [Change("                    self._record_profile()\n", "")],
+        [f"{STORE}/test_derived_profile.py::test_conversion_of_a_store_without_tags_is_recorded"],
+    ),
+    Bug(
         "queues-not-in-the-checkpoint",
         "a flush leaves the checkpoint's offset of the queues as it was",
         [
