@@ -37,7 +37,8 @@ class LeftOut:
     def skipped(self, one: SkippedMessages) -> None:
         """Report a message that a query found and could not give out."""
         self.count += one.count
-        print(f"error: physical offset {one.phy_offset}: {one.why}", file=sys.stderr)
+        place = f"physical offset {one.phy_offset}: " if one.phy_offset >= 0 else ""
+        print(f"error: {place}{one.why}", file=sys.stderr)
 
     def _report(self, queue_id: int, start: int, stop: int, why: str) -> None:
         self.count += stop - start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from rocketflow.spark.stream_offset import NO_RECORD, QueueKey, QueuePosition
 from rocketflow_store import StoreConfig, StoreError, StoreReader
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
 _MAX_KEY_HITS = 1 << 20
@@ -167,15 +170,23 @@ class SourceStores:
     def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]] | None:
         """(queue id, queue offset) of the messages of a topic that the index names for a key.
 
-        None where it has `max_count` entries or more that may be meant: not all of them are looked at.
+        None where it has `max_count` entries or more that may be meant (not all of them are looked at), and where an
+        entry is damaged or its record cannot be read.
         """
         reader = self.reader(store)
         found: dict[tuple[int, int], None] = {}
-        entries = list(reader.index.offsets(topic, key, max_count, 0, _FOREVER_MS))
-        if len(entries) >= max_count:
+        damages: list[str] = []
+
+        def damaged(file: Path, number: int, why: str) -> None:
+            damages.append(f"{file}, entry {number}: {why}")
+
+        entries = list(islice(reader.index.walk(topic, key, 0, _FOREVER_MS, damaged), max_count))
+        if damages or len(entries) >= max_count:
             return None
         for phy_offset in entries:
             message = reader.look_message_by_offset(phy_offset)
+            if message is None and phy_offset >= reader.min_phy_offset:
+                return None
             if message is not None and message.topic == topic:
                 found[message.queue_id, message.queue_offset] = None
         return list(found)

@@ -77,6 +77,7 @@ class StoreReader:
         self._files = self._log_files_type(
             self.paths.log_directories(), self.config.mapped_file_size_commit_log, write=False
         )
+        self._files.refuse_other_sizes()
         self._log = CommitLogView(self._files, readable_range(self.paths))
         self._table = FileQueueTable(
             self.paths.consume_queue,

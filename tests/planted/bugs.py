@@ -791,9 +791,9 @@ BUGS: Final = (
         "a slot that leaves the entries hides the key",
         [
             Change(
-                "            if not 0 < at < min(newer, self.index_num):\n"
+                'on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n'
                 "                yield from self._among_all(key_hash, begin, end, newer)\n",
-                "            if not 0 < at < min(newer, self.index_num):\n",
+                'on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n',
             )
         ],
         [f"{STORE}/test_damaged_chains.py"],
@@ -989,5 +989,41 @@ BUGS: Final = (
             )
         ],
         [f"{STORE}/test_forged_places.py"],
+    ),
+    Bug(
+        "damaged-entry-in-silence",
+        "a query by key comes to a damaged index entry and reports nothing",
+        [
+            Change(
+                """                    on_damage(self.path, at, "it is in the chain of a slot that is not its own")
+""",
+                "                    pass\n",
+            ),
+        ],
+        [f"{STORE}/test_damaged_chains.py"],
+    ),
+    Bug(
+        "damaged-place-in-silence",
+        "an index entry whose physical offset is another one is taken for one of a removed message",
+        [Change("if on_damage is not None and not self._rises(at):", "if False:")],
+        [f"{STORE}/test_damaged_chains.py"],
+    ),
+    Bug(
+        "index-header-believed",
+        "times of a damaged index header decide that a file has nothing to give",
+        [Change("        return 0 <= header.end_timestamp - last < 1000\n", "        return True\n")],
+        [f"{STORE}/test_damaged_chains.py"],
+    ),
+    Bug(
+        "copied-unit-believed",
+        "the tags code of a unit that is a copy of a neighbour's hides its message from a read by tag",
+        [Change("                keep |= queue.misplaced(first, stop)[offsets - first]\n", "                pass\n")],
+        [f"{STORE}/test_damaged_units.py"],
+    ),
+    Bug(
+        "other-sizes-look-empty",
+        "a reader passes over a log's only file for its size and shows no messages",
+        [Change("        self._files.refuse_other_sizes()\n", "")],
+        [f"{STORE}/test_file_sizes.py"],
     ),
 )

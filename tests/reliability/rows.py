@@ -34,6 +34,7 @@ ROWS: Final = {
     "S27": "stop signals",
     "S28": "forged records in bodies, the record around them damaged",
     "S29": "a bit of topic, queueId or queueOffset flipped, at every place of a queue",
+    "S30": "damaged stores read in every way: no answer is short in silence",
     "P01": "driver killed behind the durable commit",
     "P02": "commit killed before each disk call",
     "P03": "Python worker killed in a task",
@@ -56,12 +57,9 @@ ROWS: Final = {
 KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16")
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
-IMAGES: Final = (
-    *(*POWER_LOSSES, "S04", "S05", "S08", "S09", "S10", "S11", "S12"),
-    *("S13", "S14", "S19", "S20", "S28", "S29"),
-)
+DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")
+IMAGES: Final = (*POWER_LOSSES, *DAMAGE, "S04", "S05", "S08", "S19", "S20")
 """Rows whose trials are images of a store: what a power loss, a stop or damage leaves."""
-DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29")
 SINK: Final = (
     *("P01", "P02", "P03", "P04", "P05", "P06", "P07", "P08", "P09"),
     *("P10", "P11", "P12", "P13", "P14", "P17"),

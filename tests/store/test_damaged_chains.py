@@ -56,6 +56,40 @@ def test_a_wrong_link_hides_no_message(store: Path, value: int | str) -> None:
     assert found(store, "a") == [b"0", b"3", b"6", b"9"]
 
 
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, struct.pack(">i", 12345)), (4, struct.pack(">q", 1 << 50)), (0, bytes(ENTRY_SIZE))],
+    ids=["hash", "place", "zeroed"],
+)
+def test_a_damaged_entry_is_reported(store: Path, at: int, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = 2 * 7  # of message 6, as above
+    (file,) = (store / "index").iterdir()
+    with file.open("r+b") as opened:
+        opened.seek(HEADER_SIZE + SLOT_SIZE * 16 + ENTRY_SIZE * entry + at)
+        opened.write(value)
+    with StoreReader(store) as reader:
+        skipped: list[SkippedMessages] = []
+        got = [one.body for one in reader.query_message("t", "a", on_skip=skipped.append)]
+        assert got == [b"0", b"3", b"9"]
+        assert f"entry {entry}: " in skipped[0].why
+    assert run(["store", "find", str(store), "--topic", "t", "--key", "a"]) == 3
+    assert f"entry {entry}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["begin", "end", "count", "count 0"])
+def test_a_damaged_header_hides_no_message(store: Path, name: str) -> None:
+    at, value = {"begin": (0, 0x80), "end": (8, 0x80), "count": (39, 5), "count 0": (39, 0)}[name]
+    (file,) = (store / "index").iterdir()
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(bytes([value]))
+    assert found(store, "a") == [b"0", b"3", b"6", b"9"]
+    with StoreReader(store) as reader:
+        (last,) = reader.query_message("t", "a", 1)
+        window = last.store_timestamp - 5000, last.store_timestamp
+        assert [one.body for one in reader.query_message("t", "a", 32, *window)][-1] == b"9"
+
+
 def test_a_record_that_names_the_place_of_another_is_reported_and_not_served(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

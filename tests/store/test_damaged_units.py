@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.reading.skipped import SkippedMessages
 from tests.store.damage import CONFIG, Place, Planted, copied, make
@@ -149,3 +149,30 @@ def test_a_message_whose_unit_is_lost_is_reported(
     code, shown, told = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
     assert (code, shown) == (3, others)
     assert "queue 1, offset 41: " in told
+
+
+@pytest.mark.parametrize("from_other", [1, -1, 2])
+def test_a_neighbours_unit_hides_no_message_of_another_tag(tmp_path: Path, from_other: int) -> None:
+    """Both tags are the topic's, so that the code alone is believed; the places of the units do not rise, though."""
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        for number in range(60):
+            tag = ("red", "blue")[number % 2] if from_other % 2 else ("red", "red", "blue", "blue")[number % 4]
+            store.put_message(Message("t", b"%d" % number, queue_id=0, tags=tag))
+    planted = Planted(tmp_path / "s", {}, {})
+    with StoreReader(planted.path) as reader:
+        reds = [one for batch in reader.read("t", 0, 0, 60, ["body"], "red") for one in batch["body"].to_pylist()]
+    for offset in (20, 32, 40):
+        there = unit_of(planted, ("t", 0, offset))
+        set_unit(planted, ("t", 0, offset), *unit_of(planted, ("t", 0, offset + from_other)))
+        lost = [] if b"%d" % offset not in reds else [offset]
+        assert lost
+        with StoreReader(planted.path) as reader:
+            skipped: list[SkippedMessages] = []
+            batches = reader.read("t", 0, 0, 60, ["body"], "red", on_missing="skip", on_skip=skipped.append)
+            assert [one for batch in batches for one in batch["body"].to_pylist()] == [
+                one for one in reds if one != b"%d" % offset
+            ]
+            assert offsets_of(skipped) == lost
+            with reader.get_message("t", 0, offset // 20 * 20, 32, "red") as got:
+                assert offsets_of(got.skipped) == lost
+        set_unit(planted, ("t", 0, offset), *there)

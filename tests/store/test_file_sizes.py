@@ -13,7 +13,11 @@ from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.config import StorePaths
 from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.format.index_layout import index_file_size
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.file_sizes import detect_sizes
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.rebuild.result import RebuildRequest
+from tests.store.damage import digests
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": 8192,
@@ -165,3 +169,22 @@ def test_a_size_in_store_meta_that_no_store_has_is_not_believed(tmp_path: Path, 
         assert reader.config.mapped_file_size_commit_log == SMALL["mapped_file_size_commit_log"]
     with pytest.raises(StoreVersionError, match=key):
         MessageStore.open(root)
+
+
+@pytest.mark.parametrize("size", [1 << 17, 1 << 30])
+def test_readers_and_rebuilds_refuse_a_log_of_one_file_with_another_size_than_store_meta_says(
+    tmp_path: Path, size: int
+) -> None:
+    root = tmp_path / "s"
+    with MessageStore.open(root, StoreConfig(**SMALL)) as store:
+        store.put_message(Message("t", b"x", keys="k"))
+    meta = StorePaths(root).meta
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "mappedFileSizeCommitLog": size}))
+    before = digests(root)
+    with pytest.raises(StoreVersionError, match=rf"commitlog.*store\.meta.*{size}") as raised:
+        StoreReader(root)
+    assert raised.value.exit_code == 2
+    with pytest.raises(StoreVersionError, match=r"store\.meta"):
+        rebuild_store(root, RebuildRequest(force=True))
+    assert verify_store(root).findings
+    assert digests(root) == before

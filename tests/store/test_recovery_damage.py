@@ -13,8 +13,12 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.errors import MissingStorePathError, StoreVersionError
+from rocketflow_store.format.message_id import encode_host
+from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.rebuild.result import RebuildRequest
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
 
 COUNT = 120
@@ -390,3 +394,29 @@ def test_the_power_took_all_of_the_log_and_the_size_of_queue_files(tmp_path: Pat
     with MessageStore.open(path, config) as store:
         assert store.put_message(Message("t", b"new", queue_id=0)).queue_offset == 0
     assert verify_store(path).findings == []
+
+
+@pytest.mark.parametrize("begin", [0, 1 << 40, 1 << 62, (1 << 63) - (1 << 15)])
+def test_a_log_that_begins_far_out_is_handled_as_one_at_0(tmp_path: Path, begin: int) -> None:
+    host, log, starts = encode_host("127.0.0.1:10911"), b"", []
+    for number in range(10):
+        starts.append(len(log))
+        fields = RecordFields(b"t", 0, b"body %d" % number, b"TAGS\x01a\x02KEYS\x01k", 0, 0, 1, host, host)
+        log += encode_record(fields, begin + len(log), number, 1_700_000_000_000, True)
+    (tmp_path / "commitlog").mkdir()
+    file = tmp_path / "commitlog" / f"{begin:020d}"
+    file.write_bytes(log.ljust(CONFIG.mapped_file_size_commit_log, b"\0"))
+    MessageStore.open(tmp_path, CONFIG).close()
+    flip(file, starts[4] + 90)
+    shutil.rmtree(tmp_path / "consumequeue")
+    shutil.rmtree(tmp_path / "index")
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.bounds("t", 0) == (0, 10)
+        assert store.put_message(Message("t", b"body 10", queue_id=0, keys="k")).queue_offset == 10
+        sound = [b"body %d" % number for number in range(11) if number != 4]
+        batches = store.read("t", 0, 0, 11, ["body"], on_missing="skip")
+        assert [one for batch in batches for one in batch["body"].to_pylist()] == sound
+        assert [one.body for one in store.query_message("t", "k")] == sound
+    assert rebuild_store(tmp_path, RebuildRequest(force=True), CONFIG).exit_code == 3
+    found = verify_store(tmp_path).findings
+    assert {one.offset for one in found} == {starts[4]}, found

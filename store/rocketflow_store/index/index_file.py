@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _GROW_ENTRIES: Final = 1 << 20
 _BLOCK_ENTRIES: Final = 1 << 18
 MAX_TIME_DIFF: Final = 0x7FFFFFFF
+_FOREVER_MS: Final = (1 << 63) - 1
 _MIN_SORTED_BITS: Final = 32
 _SLOT_STRUCT: Final = struct.Struct(">i")
 
@@ -240,45 +241,82 @@ class IndexFile:
         return np.clip(difference, 0, MAX_TIME_DIFF)
 
     def offsets(self, key_hash: int, begin: int, end: int, max_count: int) -> list[int]:
-        """As `walk`, the first `max_count` of them."""
+        """Return the first `max_count` offsets of `walk`."""
         return list(islice(self.walk(key_hash, begin, end), max_count))
 
-    def walk(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
-        """Physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
+    def walk(
+        self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
+    ) -> Iterator[int]:
+        """Yield physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
 
-        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain is damaged
-        (it leaves the entries, comes to one of another slot, or does not go to older ones) the rest is looked for among
-        all entries: damage to slots and links hides no key.
+        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain leaves the
+        file, comes to an entry of another slot, or does not go to older ones, the rest is looked for among all entries:
+        damage to slots and links hides no key. `on_damage` is called with this file, the number of an entry and what is
+        wrong with it, where an entry of the key may have been another than it is now.
+
+        A time that neither neighbour is near does not decide: the entry is yielded, and its record tells the time.
         """
         header = self.reload()
-        limit = min(header.index_count, self.index_num)
+        if not self._times_agree():
+            begin, end = -_FOREVER_MS, _FOREVER_MS
         slot = key_hash % self.hash_slot_num
-        at, newer = int.from_bytes(self._slot(slot), "big", signed=True), limit + 1
+        at, newer = int.from_bytes(self._slot(slot), "big", signed=True), self.index_num
         if at == 0 and not self._slots_agree():
             yield from self._among_all(key_hash, begin, end, newer)
             return
         while at != 0:
-            if at >= newer > limit:  # a writer put it since the header was read
-                header = self.reload()
-                newer = min(header.index_count, self.index_num) + 1
-            if not 0 < at < min(newer, self.index_num):
+            if not 0 < at < newer:
+                if on_damage is not None:
+                    on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")
                 yield from self._among_all(key_hash, begin, end, newer)
                 return
-            entry_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(
-                self._map, self._entries_at + ENTRY_SIZE * at
-            )
-            if entry_hash % self.hash_slot_num != slot or time_diff < 0:
+            entry_hash, phy_offset, time_diff, previous = self._entry(at)
+            if entry_hash % self.hash_slot_num != slot:
+                if on_damage is not None:
+                    on_damage(self.path, at, "it is in the chain of a slot that is not its own")
                 yield from self._among_all(key_hash, begin, end, newer)
                 return
             time = header.begin_timestamp + time_diff * 1000
-            if entry_hash == key_hash and begin <= time <= end:
+            near = begin <= time <= end or self._is_near(at)
+            if entry_hash == key_hash and (not near or begin <= time <= end):
+                if on_damage is not None and not self._rises(at):
+                    on_damage(self.path, at, "its physical offset is not between those of its neighbours")
                 yield phy_offset
-            if time < begin:
+            if near and time < begin:
                 return
             at, newer = previous, at
 
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        """Return an entry's hash, physical offset, time difference and link."""
+        found: tuple[int, int, int, int] = ENTRY_STRUCT.unpack_from(self._map, self._entries_at + ENTRY_SIZE * number)
+        return found
+
+    def _rises(self, number: int) -> bool:
+        """Return whether an entry's record is not before that of the entry in front, nor behind that of the next."""
+        before = self._entry(number - 1)[1] if number > 1 else 0
+        places = [before, self._entry(number)[1]]
+        if number < self.entries:
+            places.append(self._entry(number + 1)[1])
+        return places == sorted(places)
+
+    def _is_near(self, number: int) -> bool:
+        """Return whether an entry's time is not outside those of its neighbours: a clock may have been set back."""
+        time = self._entry(number)[2]
+        if not 1 < number < self.entries:
+            return time >= 0
+        sides = self._entry(number - 1)[2], self._entry(number + 1)[2]
+        return min(sides) <= time <= max(sides)
+
+    def _times_agree(self) -> bool:
+        """Return whether the header's times are those of a file whose newest entry is its last."""
+        header, count = self.header, self.entries
+        if count < 2:
+            return False
+        last = header.begin_timestamp + 1000 * self._entry(count)[2]
+        return 0 <= header.end_timestamp - last < 1000
+
     def _slots_agree(self) -> bool:
-        """Whether as many slots are used as the header says, and the newest entry is in one: none was zeroed."""
+        """Return whether as many slots are used as the header says, with the newest entry in one: none was zeroed."""
         header = self.header
         if self._slots_agree_at != header.index_count:
             slots = self.slots()
@@ -290,7 +328,8 @@ class IndexFile:
 
     def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
         """Yield what `walk` does of the entries below number `newer`, without slots and links."""
-        table, header = self.entry_table()[:newer], self.header
+        last = max(self.entries, int(self.slots().max(initial=0)))  # a header may tell of too few
+        table, header = self.entry_table(min(last, newer - 1, self.index_num - 1)), self.header
         rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
         times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
         yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
@@ -300,9 +339,13 @@ class IndexFile:
         return self._map[position : position + SLOT_SIZE]
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Whether entries between two store times may be here."""
+        """Return whether entries between two store times (ms) may be here."""
         header = self.header
-        return begin <= header.end_timestamp and end >= header.begin_timestamp
+        return (begin <= header.end_timestamp and end >= header.begin_timestamp) or not self._times_agree()
+
+    def ends_before(self, begin: int) -> bool:
+        """Return whether a file older than this one has no entry from store time `begin` (ms) on."""
+        return self.header.begin_timestamp < begin and self._times_agree()
 
     def written_below(self, phy_offset: int) -> int:
         """How many of the first entries are whole and of records below `phy_offset`.

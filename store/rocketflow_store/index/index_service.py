@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _NAME_DIGITS: Final = 17
 _MAX_LOOKS: Final = 20_000
 """So many entries of one hash are looked at for a query."""
+_ROUNDED_MS: Final = 999
+"""So much earlier than its record an entry's time may be."""
 
 
 class IndexService:
@@ -151,18 +153,20 @@ class IndexService:
         """As `walk`, the first `max_count` of them."""
         return list(islice(self.walk(topic, key, begin, end), max_count))
 
-    def walk(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
-        """Physical offsets of entries whose hash is that of `topic#key`, newest first: see `IndexFile.walk`.
+    def walk(
+        self, topic: str, key: str, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
+    ) -> Iterator[int]:
+        """Yield physical offsets of entries whose hash is that of `topic#key`, newest first: see `IndexFile.walk`.
 
-        Their records may be of another key, or gone.
+        Their records may be of another key, stored at another time, or gone.
         """
         self.refresh()
         wanted = index_hash(topic, key)
         for one in reversed(self.files):
             one.reload()
             if one.overlaps(begin, end):
-                yield from one.walk(wanted, begin, end)
-            if one.header.begin_timestamp < begin:
+                yield from one.walk(wanted, begin, end, on_damage)
+            if one.ends_before(begin):
                 return
 
     def query(
@@ -173,20 +177,24 @@ class IndexService:
         begin: int,
         end: int,
         look: Callable[[int], MessageExt | None],
+        on_damage: Callable[[Path, int, str], None] | None = None,
     ) -> list[MessageExt]:
-        """The newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset; times as RocketMQ rounds.
+        """Return the newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset.
 
-        Every entry is held against its record, so that no collision of hashes counts. RocketMQ gives up after three
-        times `max_count` of them; here it is `_MAX_LOOKS`.
+        Store times count to the second, as RocketMQ rounds them. Every entry is held against its record, so that no
+        collision of hashes counts. RocketMQ gives up after three times `max_count` of them; here it is `_MAX_LOOKS`.
+        `on_damage` is called as by `IndexFile.walk`.
         """
         found: list[MessageExt] = []
         before = -1
-        for phy_offset in islice(self.walk(topic, key, begin, end), _MAX_LOOKS if max_count > 0 else 0):
+        for phy_offset in islice(self.walk(topic, key, begin, end, on_damage), _MAX_LOOKS if max_count > 0 else 0):
             if phy_offset == before:  # the key stands twice in the record
                 continue
             before = phy_offset
             message = look(phy_offset)
-            if message is not None and message.topic == topic and has_key(message, key):
+            if message is None or message.topic != topic or not has_key(message, key):
+                continue
+            if begin <= message.store_timestamp and message.store_timestamp - _ROUNDED_MS <= end:
                 found.append(message)
                 if len(found) >= max_count:
                     break

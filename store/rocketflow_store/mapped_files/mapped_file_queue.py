@@ -123,6 +123,19 @@ class MappedFileQueue:
             "`rocketflow store verify`, and `--repair`",
         )
 
+    def refuse_other_sizes(self) -> None:
+        """Raise StoreVersionError where there are files, and readers would pass over all of them for their size."""
+        if self._files:
+            return
+        for _, entry in sorted(self.directories.entries().items()):
+            size = entry.stat().st_size
+            if size != self.file_size and entry.is_file() and size:
+                raise StoreVersionError(
+                    Path(entry.path),
+                    f"has {size} bytes, and store.meta or the settings say that CommitLog files have {self.file_size}: "
+                    "put right which is wrong; `rocketflow store verify` looks at both",
+                )
+
     @property
     def directory(self) -> Path:
         """The directory, or one of several to name them by."""

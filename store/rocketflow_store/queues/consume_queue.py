@@ -50,6 +50,19 @@ def lost(units: Units) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def out_of_order(units: Units) -> npt.NDArray[np.bool_]:
+    """Return which of consecutive units do not point behind the one in front, or not before the next.
+
+    Records are dispatched in the log's order, so that one unit of each such pair is not the one that was written.
+    """
+    places, there = units["phy_offset"].astype(np.int64), written(units)
+    falls = (places[1:] <= places[:-1]) & there[1:] & there[:-1]
+    mask = np.zeros(len(units), np.bool_)
+    mask[1:] |= falls
+    mask[:-1] |= falls
+    return mask
+
+
 class ConsumeQueue(UnitFiles):
     """The units of (`topic`, `queue_id`); a unit's number is its queue offset."""
 
@@ -69,10 +82,19 @@ class ConsumeQueue(UnitFiles):
 
         They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
-        file_end = self.next_file(offset)
-        most = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
-        units = self.units(offset, min(high, file_end, offset + most)).tolist()
+        units = self.units(offset, self.steps_end(offset, high, max_count)).tolist()
         return ((at, *unit, 1) for at, unit in enumerate(units, offset))
+
+    def steps_end(self, offset: int, high: int, max_count: int) -> int:
+        """Return the queue offset before which `steps` ends."""
+        most = max(_SCAN_LIMIT_BYTES, max_count * UNIT_SIZE) // UNIT_SIZE
+        return min(high, self.next_file(offset), offset + most)
+
+    def misplaced(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """Return which of the units [start, stop) are out of order; those around them are looked at as well."""
+        first = max(start - 1, self.first_unit)
+        found = out_of_order(self.units(first, stop + 1))[start - first : stop - first]
+        return np.pad(found, (0, stop - start - len(found)))
 
     def next_known(self, offset: int, high: int) -> int:
         """Return where a reader goes on, below `high`, that found no unit at `offset` nor after it in its file."""

@@ -6,6 +6,8 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+
 from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.errors import StoreError
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, MAX_EXT_ADDRESS, PRE_BLANK_SIZE
@@ -78,7 +80,8 @@ class MessageGetter:
         or damaged are left out, and named by the result's `skipped`.
         """
         topic, queue_id = identity.topic, identity.queue_id
-        queue = self._queues.find(topic, queue_id) or self._queues.find_batch(topic, queue_id)
+        plain = self._queues.find(topic, queue_id)
+        queue = plain or self._queues.find_batch(topic, queue_id)
         low, high = self._queues.bounds(topic, queue_id)
         if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -96,6 +99,10 @@ class MessageGetter:
         total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
         skipped: list[SkippedMessages] = []
         status = GetMessageStatus.NO_MATCHED_MESSAGE
+        misplaced: set[int] = set()
+        if plain is not None and not tag_filter.matches_all:
+            doubted = plain.misplaced(offset, plain.steps_end(offset, high, max_count))
+            misplaced = {offset + at for at in np.flatnonzero(doubted).tolist()}
         for at, phy_offset, size, code, messages in queue.steps(offset, high, max_count):
             in_memory = max_phy_offset - phy_offset <= self._in_memory_bytes
             if selection.found and self._is_full(count, messages, total, size, max_count, in_memory):
@@ -109,7 +116,7 @@ class MessageGetter:
             if not (
                 tag_filter.matches_all
                 or self._matches(tag_filter, topic, queue_id, size, code)
-                or selection.is_wanted(at, phy_offset, size, code, tag_filter, confirmed)
+                or selection.is_wanted(at, phy_offset, size, code, tag_filter, None if at in misplaced else confirmed)
             ):
                 if not selection.found:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -213,17 +220,18 @@ class _Selection:
         size: int,
         code: int,
         tag_filter: TagFilter,
-        confirmed: ConfirmedTagCodes,
+        confirmed: ConfirmedTagCodes | None,
     ) -> bool:
         """Whether the record of a unit whose code does not match has a wanted tag, or cannot be asked for its tag."""
-        if code in confirmed:
+        if confirmed is not None and code in confirmed:
             return False
         frame, held = self._frame(queue_offset, phy_offset, size)
         if isinstance(frame, str) or held is None:
             return True
         tag = self._properties(frame, held).get(PROPERTY_TAGS)
         if string_hash(tag or "") == low_half(code):
-            confirmed.add({code})
+            if confirmed is not None:
+                confirmed.add({code})
             return False
         return tag_filter.matches_tag(tag)
 

@@ -82,6 +82,7 @@ class RangeRead:
 
     def of_units(self, units: Units, offsets: Ints) -> Iterator[pa.RecordBatch]:
         """Read the messages at `offsets`, which are consecutive, by their units."""
+        first, stop = int(offsets[0]), int(offsets[-1]) + 1
         there = written(units) & ~pre_blank(units)
         if not there.all():
             self._without_unit(offsets[~there])
@@ -89,6 +90,9 @@ class RangeRead:
         if not self._tag_filter.matches_all:
             codes = units["tags_code"].astype(np.int64)
             keep = self._tag_filter.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS) | lost(units)
+            queue = self._queues.find(self._identity.topic, self._identity.queue_id)
+            if queue is not None:
+                keep |= queue.misplaced(first, stop)[offsets - first]
             keep |= self._in_doubt(units, offsets, keep)
             if not keep.all():
                 units, offsets = units[keep], offsets[keep]

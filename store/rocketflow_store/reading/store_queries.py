@@ -24,12 +24,19 @@ from rocketflow_store.reading.range_read import RangeRead, plain_units
 from rocketflow_store.reading.record_boundaries import RecordBoundaries
 from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
-from rocketflow_store.reading.tag_query import TagQuery, TagQueryResult, log_incomplete, tag_coverage
+from rocketflow_store.reading.tag_query import (
+    TagQuery,
+    TagQueryResult,
+    log_incomplete,
+    tag_coverage,
+    tell_damaged_entry,
+)
 from rocketflow_store.tags import TagFilter
 from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -203,7 +210,8 @@ class StoreQueries:
         """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
         They were stored within [begin, end] ms, to the second. What has the key and cannot be given out (a damaged
-        record, or one that names another message's place) is left out, logged, and `on_skip` is called for it. With
+        record, or one that names another message's place) is left out, logged, and `on_skip` is called for it, as it is
+        where the index is damaged in a way that may hide a message. With
         `tags` instead of a key the newest messages that match the tag expression are returned: see `query_by_tags`.
         """
         if tags is not None and key is None:
@@ -214,7 +222,13 @@ class StoreQueries:
         if key is None or tags is not None:
             raise TypeError("query_message takes either a key or tags")
         most = min(max_count, self._config.max_msgs_num_batch)
-        return self._index.query(topic, key, most, begin, end, self._look_at(topic, on_skip))
+
+        def damaged(file: Path, number: int, why: str) -> None:
+            said = tell_damaged_entry(self._queues.paths, file, number, why)
+            if on_skip is not None:
+                on_skip(SkippedMessages(-1, 1, -1, f"{file}, {said}"))
+
+        return self._index.query(topic, key, most, begin, end, self._look_at(topic, on_skip), damaged)
 
     def query_by_tags(
         self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP
@@ -229,7 +243,7 @@ class StoreQueries:
         covered = tag_coverage(self._queues.paths, self._index, self._log, log_end)
         unclean = self._queues.state == "unclean"
         begins = log_end if unclean else covered.begin_phy_offset
-        found = query.by_index(self._index, most, begins) if begins < log_end else TagQueryResult()
+        found = query.by_index(self._queues.paths, self._index, most, begins) if begins < log_end else TagQueryResult()
         if len(found.messages) < most and begins > self._log.min_phy_offset:
             older = query.by_units(self, self._queues.queues(topic), most - len(found.messages), begins)
             found = TagQueryResult(found.messages + older.messages, found.complete and older.complete)

@@ -26,6 +26,7 @@ from rocketflow_store.tags import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from rocketflow_store.config import StorePaths
     from rocketflow_store.index.index_service import IndexService
@@ -85,11 +86,16 @@ class TagQuery:
             raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
         return cls(topic, chosen, begin, end, floor, look)
 
-    def by_index(self, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
+    def by_index(self, paths: StorePaths, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
         """Return messages at or after the physical offset `covered_from`, from which on the index is complete."""
         found, before = TagQueryResult(), -1
         begin = max(self.begin - _SECOND_MS, 0)  # an entry's time is rounded down
-        walks = [index.walk(self.topic, TAG_KEY_PREFIX + tag, begin, self.end) for tag in self.tags.tags]
+
+        def damaged(file: Path, number: int, why: str) -> None:
+            tell_damaged_entry(paths, file, number, why)
+            found.complete = False
+
+        walks = [index.walk(self.topic, TAG_KEY_PREFIX + tag, begin, self.end, damaged) for tag in self.tags.tags]
         looks = 0
         for phy_offset in islice(heapq.merge(*walks, reverse=True), _MAX_LOOKS):
             looks += 1
@@ -141,6 +147,13 @@ class TagQuery:
             and self.begin <= message.store_timestamp <= self.end
         ):
             found.messages.append(message)
+
+
+def tell_damaged_entry(paths: StorePaths, file: Path, number: int, why: str) -> str:
+    """Log that an index file is damaged near an entry; return what is said."""
+    said = f"entry {number}: {why}: messages may be missing; see store verify --repair"
+    events.tell(events.SKIPPED, paths.root, file, said, offset=number, count=1)
+    return said
 
 
 def log_incomplete(paths: StorePaths, topic: str) -> None:

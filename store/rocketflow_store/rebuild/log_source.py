@@ -57,7 +57,9 @@ class LocalLog:
     samples: int = 16
 
     def files(self) -> MappedFileQueue:
-        return MappedFileQueue(self.directories, self.file_size, write=False)
+        files = MappedFileQueue(self.directories, self.file_size, write=False)
+        files.refuse_other_sizes()
+        return files
 
     def open(self, path: str, file_from_offset: int) -> MappedFile:
         return MappedFile(Path(path), file_from_offset, write=False)
