@@ -96,14 +96,14 @@ def _bodies(home: Path) -> list[Any]:
 @pytest.mark.slow
 def test_killed_submit_takes_its_processes_along_and_the_next_run_goes_on(tmp_path: Path) -> None:
     _store(tmp_path)
-    killed = Submitted(tmp_path, "--trigger", "1 second")
+    killed = Submitted(tmp_path, "--trigger", "30 seconds")
     killed.wait_for("batch 0: 20 rows")
     killed.process.send_signal(signal.SIGKILL)
     assert killed.process.wait(30) == -signal.SIGKILL
     killed.wait_until_gone()
     with MessageStore.open(tmp_path / "s") as store:  # nobody holds the lock
         store.put_message(Message("t", b"new"))
-    stopped = Submitted(tmp_path, "--trigger", "1 second")
+    stopped = Submitted(tmp_path, "--trigger", "30 seconds")
     stopped.wait_for(": 1 rows")
     stopped.process.send_signal(signal.SIGINT)
     assert stopped.process.wait(30) == 130
