@@ -156,7 +156,9 @@ def test_more_light_queues_than_there_may_be(tmp_path: Path) -> None:
 
 def test_no_room_for_the_offsets(tmp_path: Path) -> None:
     names = ",".join(f"%LMQ%{number}" for number in range(1300))
-    with MessageStore.open(tmp_path / "s", replace(CONFIG, max_message_size=1 << 16)) as store:
+    with MessageStore.open(
+        tmp_path / "s", replace(CONFIG, max_message_size=1 << 16, mapped_file_size_commit_log=1 << 17)
+    ) as store:
         with pytest.raises(MessageRejectedError, match="INNER_MULTI_QUEUE_OFFSET") as refused:
             store.append_batch(rows([(b"fine", {}), (b"x", {"INNER_MULTI_DISPATCH": names})]), topic="t")
         assert (refused.value.status, refused.value.row) == (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, 1)
