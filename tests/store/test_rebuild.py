@@ -37,6 +37,7 @@ from rocketflow_store.index import index_build
 from rocketflow_store.message import MessageBatch
 from rocketflow_store.rebuild import log_ranges, scan_task
 from rocketflow_store.rebuild.engine import LocalEngine
+from rocketflow_store.rebuild.places import find_places
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.recovery.derived_swap import finish_swap
@@ -682,3 +683,10 @@ def test_a_power_loss_at_any_step(tmp_path: Path) -> None:
         rebuild_store(image, config=SIZES)
         assert_same(derived(image), wanted, context)
         shutil.rmtree(image)
+
+
+def test_tasks_are_given_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MessageStore.open(tmp_path / "s", StoreConfig()).close()
+    monkeypatch.chdir(tmp_path)
+    with find_places("s", RebuildRequest(target="t"), None) as places:
+        assert (places.store.root, places.out.root) == (tmp_path / "s", tmp_path / "t")

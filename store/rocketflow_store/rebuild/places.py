@@ -71,7 +71,7 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             log: LogSource = RemoteLog.at(RemoteDirectory(request.log) if request.log else origin)
             make_skeleton(origin, root)
         else:
-            root = Path(path)
+            root = Path(path).absolute()  # tasks of executors run in other directories
             check_directory(root, must_exist=True)
         store = StorePaths.of(root, config)
         if request.target is None and not request.dry_run:
@@ -88,7 +88,7 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
         if request.target is not None and is_uri(request.target):
             out, remote = StorePaths(temporary()), RemoteDirectory(request.target)
         elif request.target is not None and not _same(root, Path(request.target)):
-            target = Path(request.target)
+            target = Path(request.target).absolute()
             check_directory(target, must_exist=False)
             with_log = (target / "commitlog").is_dir()
             out = StorePaths.of(target) if with_log else StorePaths(target)

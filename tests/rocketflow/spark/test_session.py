@@ -9,10 +9,13 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rocketflow.spark import register
 from rocketflow.spark.session import stream_settings
+from rocketflow.spark.worker_python import WorkerPythonError
 from rocketflow_store import Message, MessageStore
 from tests.reliability.trials import LEVEL, environment
 
@@ -56,3 +59,39 @@ def test_a_session_with_a_long_temporary_directory(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 7}
     logged = re.compile(r"\S+ \S+ (INFO|WARN) |Setting default log level|.*log4j")
     assert [line for line in done.stderr.splitlines() if logged.match(line)] == [], "Spark tells errors only"
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """An interpreter that knows only the standard library."""
+    script = tmp_path / "bare-python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_register_refuses_workers_that_lack_rocketflow(bare_python: Path) -> None:
+    for command, found in ((str(bare_python), bare_python), ("no-such-python", "not found")):
+        session = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=command), dataSource=None)
+        with pytest.raises(WorkerPythonError, match="cannot import rocketflow") as raised:
+            register(session)  # type: ignore[arg-type]
+        assert f"({found})" in str(raised.value)
+        assert f"PYSPARK_PYTHON={sys.executable}" in str(raised.value)
+
+
+@pytest.mark.skipif(LEVEL != "full", reason="a Spark of its own: RF_FULL=1 runs it")
+def test_a_plain_session_whose_workers_lack_rocketflow(bare_python: Path) -> None:
+    code = """
+from pyspark.sql import SparkSession
+from rocketflow.spark import register
+register(SparkSession.builder.master("local[1]").getOrCreate())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(PYSPARK_PYTHON=str(bare_python)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert "WorkerPythonError: Spark's Python workers run" in done.stderr.splitlines()[-1]
