@@ -29,7 +29,9 @@ def init(
     to: Annotated[
         str | None, typer.Option("--to", metavar="FILE", help="Where to write (default: conf/expectations/TOPIC.json).")
     ] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="About so many of the newest messages.")] = 10_000,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, help="About so many messages, from all parts of the topic.")
+    ] = 10_000,
     body_format: Annotated[
         Literal["json", "csv", "text"], typer.Option("--body-format", help="What the bodies are.")
     ] = "json",
@@ -196,9 +198,10 @@ def docs(
 ) -> None:
     """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
     from rocketflow.quality.data_docs import build_site
+    from rocketflow.quality.trend import percent
 
     built = build_site(store, Path(to), topic, most)
     if as_json:
         print(json.dumps({"index": str(built.index), "pages": built.pages, "passRate": built.pass_rate}))
         return
-    print(f"{built.index}: {built.pages} results, pass rate {built.pass_rate:.1%}")
+    print(f"{built.index}: {built.pages} results, pass rate {percent(built.pass_rate)}")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_SET: Final = 25
+_PIECE: Final = 100
+"""So many messages in a row are sampled: each row of them costs a seek."""
 _REPEATED: Final = 20
 """A set is drafted where a value comes so often on the average."""
 _HEEDED: Final = frozenset({"sep", "delimiter", "quote", "escape", "nullvalue"})
@@ -53,8 +55,9 @@ class Draft:
 def draft_suite(
     store: str, topic: str, sample: int = 10_000, body_format: str = "json", options: Mapping[str, str] | None = None
 ) -> Draft:
-    """Draft a suite from about `sample` of the newest messages of a topic.
+    """Draft a suite from about `sample` messages of all queues of a topic, from the oldest to the newest.
 
+    Ranges, sets and lengths are warnings: what a sample lacks is no error yet.
     `options` are those of CSV that tell fields apart; the suite has them too. UsageError where no body can be read.
     """
     options = dict(options or {})
@@ -64,7 +67,7 @@ def draft_suite(
     if other or (body_format == "csv" and len(dialect.separator) != 1):
         told = other[0] if other else "sep of several characters"
         raise UsageError(f"--body-option {told}: a draft does not go by it; give it to the check")
-    bodies = _sample(store, topic, sample)
+    bodies = _sample(store, topic, max(sample, 1))
     if not bodies:
         raise UsageError(f"topic {topic} of {store} has no messages: there is nothing to draft a suite from")
     if body_format == "json":
@@ -84,7 +87,7 @@ def draft_suite(
         "name": topic,
         "expectations": [*expectations, _row_count()],
         "meta": {"rocketflow": own},
-        "notes": f"drafted from {table.num_rows} of the newest messages of topic {topic}: edit before use"
+        "notes": f"drafted from {table.num_rows} messages of all parts of topic {topic}: edit before use"
         + (f"; left out, for they hold objects or lists: {', '.join(left_out)}" if left_out else ""),
     }
     return Draft(suite, table.num_rows, unreadable, ddl, left_out)
@@ -95,13 +98,23 @@ def _sample(store: str, topic: str, sample: int) -> list[bytes]:
     with StoreReader(store, StoreConfig.load()) as reader:
         if topic not in reader.topics():
             raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, reader.topics())}")
-        queues = reader.queues(topic)
-        for queue in queues:
-            low, high = reader.bounds(topic, queue)
-            start = max(low, high - max(1, sample // len(queues)))
-            for batch in reader.read(topic, queue, start, high, columns=["body"]):
-                found += batch["body"].to_pylist()
+        bounds = [(queue, *reader.bounds(topic, queue)) for queue in reader.queues(topic)]
+        total = sum(high - low for _, low, high in bounds)
+        for queue, low, high in bounds:
+            for start, stop in _pieces(low, high, -(-sample * (high - low) // max(total, 1))):
+                for batch in reader.read(topic, queue, start, stop, columns=["body"]):
+                    found += batch["body"].to_pylist()
     return found
+
+
+def _pieces(low: int, high: int, most: int) -> list[tuple[int, int]]:
+    """Return ranges of about `most` offsets in all, spread evenly over [low, high)."""
+    if high - low <= most:
+        return [(low, high)]
+    count = max(1, most // _PIECE)
+    size = -(-most // count)
+    firsts = [low + (high - low - size) * number // max(count - 1, 1) for number in range(count)]
+    return [(first, first + size) for first in firsts]
 
 
 def _of_texts(bodies: list[bytes]) -> tuple[pa.Table, int]:
@@ -275,18 +288,22 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
         told = f"observed {bounds['min']} to {bounds['max']}"
         made.append(
             _expectation(
-                "expect_column_values_to_be_between", {"column": name, "min_value": low, "max_value": high}, told
+                "expect_column_values_to_be_between",
+                {"column": name, "min_value": low, "max_value": high},
+                told,
+                "warning",
             )
         )
     elif pa.types.is_string(values.type):
         if len(different) <= _MOST_SET and len(values) >= _REPEATED * len(different):
             kwargs = {"column": name, "value_set": sorted(different.to_pylist())}
-            made.append(_expectation("expect_column_values_to_be_in_set", kwargs, f"{len(different)} different values"))
+            told = f"{len(different)} different values"
+            made.append(_expectation("expect_column_values_to_be_in_set", kwargs, told, "warning"))
         else:
             lengths = pc.min_max(pc.utf8_length(values)).as_py()
             kwargs = {"column": name, "min_value": lengths["min"], "max_value": lengths["max"]}
             told = f"{len(different)} different values"
-            made.append(_expectation("expect_column_value_lengths_to_be_between", kwargs, told))
+            made.append(_expectation("expect_column_value_lengths_to_be_between", kwargs, told, "warning"))
     return made
 
 

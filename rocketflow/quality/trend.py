@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        rate = "nothing to judge" if self.rate is None else f"{self.rate:.2%}"
+        rate = "nothing to judge" if self.rate is None else percent(self.rate, 2)
         return f"{_when(self.begin_ms)} to {_when(self.end_ms)}: {rate} of {self.rows} rows"
 
 
@@ -45,6 +45,12 @@ class Trend:
 
     good: tuple[Cell, ...]
     expectations: dict[str, tuple[Cell, ...]]
+
+
+def percent(rate: float, digits: int = 1) -> str:
+    """Return a share as text that says 100 % only where it is all of them."""
+    shown = f"{rate:.{digits}%}"
+    return f"{1 - 10.0 ** (-digits - 2):.{digits}%}" if rate < 1 <= float(shown[:-1]) / 100 else shown
 
 
 def trend_of(results: Sequence[BatchResult]) -> Trend:
@@ -91,7 +97,7 @@ def svg(trend: Trend, title: str) -> str:
         parts.append(f'<text x="8" y="{y + 14}">{escape(_shortened(label))}</text>')
         parts += [_box(at, len(cells), y, cell, label) for at, cell in enumerate(cells)]
         if last is not None:
-            parts.append(f'<text x="{_LABEL + _WIDTH + 8}" y="{y + 14}">{last:.1%}</text>')
+            parts.append(f'<text x="{_LABEL + _WIDTH + 8}" y="{y + 14}">{percent(last)}</text>')
     if trend.good:
         y = height - 6
         parts.append(f'<text x="{_LABEL}" y="{y}" fill="#555">{_when(trend.good[0].begin_ms)}</text>')
@@ -119,7 +125,7 @@ def _line(cells: Sequence[Cell]) -> list[str]:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline class="good" points="{path}" fill="none" stroke="#1f6fb2" stroke-width="2"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="#1f6fb2"/>' for x, y in points]
-        parts.append(f'<text x="{_LABEL + _WIDTH + 8}" y="{points[-1][1] + 4:.0f}">{rates[-1]:.1%}</text>')
+        parts.append(f'<text x="{_LABEL + _WIDTH + 8}" y="{points[-1][1] + 4:.0f}">{percent(rates[-1])}</text>')
     return parts
 
 

@@ -17,6 +17,7 @@ from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.profile import Draft, draft_suite
 from rocketflow.quality.range_check import RangeCheck, preflight
 from rocketflow.quality.suite import Action, load_suite
+from rocketflow.quality.trend import percent
 from rocketflow_store import Message, MessageStore
 from tests.quality.topics import fill, suite, suite_json
 
@@ -244,6 +245,30 @@ def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureF
     assert run(["quality", "init", "data", "--store", str(store), "--to", str(file)]) == 2, "it may be edited already"
     assert "--force" in capsys.readouterr().err
     assert draft_suite(str(store), "data").unreadable == 1
+
+
+def test_a_draft_is_of_the_whole_topic_and_warns_of_what_a_sample_may_lack(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": at, "s": "ab"[at % 2]} for at in range(3000)], queues=3)
+    draft = draft_suite(str(store), "data", sample=600)
+    assert 600 <= draft.sampled <= 620
+    asked = {one["type"]: one for one in draft.suite["expectations"]}
+    bounds = asked["expect_column_values_to_be_between"]
+    assert bounds["kwargs"]["min_value"] == 0
+    assert bounds["kwargs"]["max_value"] >= 2999
+    assert {name: one["severity"] for name, one in asked.items()} == {
+        "expect_column_values_to_not_be_null": "critical",
+        "expect_column_values_to_be_between": "warning",
+        "expect_column_values_to_be_in_set": "warning",
+        "expect_table_row_count_to_be_between": "warning",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"), [(1.0, "100.0%"), (1 - 32 / 336_776, "99.9%"), (0.9994, "99.9%"), (0.0, "0.0%"), (0.5, "50.0%")]
+)
+def test_only_all_rows_are_100_percent(rate: float, shown: str) -> None:
+    assert percent(rate) == shown
 
 
 def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
