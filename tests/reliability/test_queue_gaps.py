@@ -147,7 +147,7 @@ def test_any_bit_at_any_place_of_a_queue_of_any_length(
     stores: Callable[[int], Written], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
     counts = {one: tally("S29", one) for one in AFTERWARDS}
-    for seed in seeds(120, 3000, least=16):
+    for seed in seeds(120, 3000, least=12):
         rng = random.Random(seed)
         written = stores(rng.choice([1, 2, 3, 20, 80]) if LEVEL == "sample" else rng.randint(1, 120))
         length = len(written.bodies) // len(QUEUES)

@@ -76,7 +76,7 @@ def check(path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("kind", BITS)
-@pytest.mark.parametrize("number", [0, 1, 40, 60, COUNT - 1])
+@pytest.mark.parametrize("number", [0, 40, COUNT - 1])
 def test_rebuild_of_a_log_that_lacks_a_queue_offset_reports_the_loss(
     tmp_path: Path, store: tuple[Path, list[int]], number: int, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +94,7 @@ def test_rebuild_of_a_log_that_lacks_a_queue_offset_reports_the_loss(
 
 
 @pytest.mark.parametrize("kind", BITS)
-@pytest.mark.parametrize("number", [0, 40, COUNT - 1])
+@pytest.mark.parametrize("number", [40])
 def test_repair_of_a_log_that_lacks_a_queue_offset_reports_the_loss(
     tmp_path: Path, store: tuple[Path, list[int]], number: int, kind: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_repair_of_a_log_that_lacks_a_queue_offset_reports_the_loss(
 
 
 @pytest.mark.parametrize("kind", BITS)
-@pytest.mark.parametrize("number", [0, 40, COUNT - 1])
+@pytest.mark.parametrize("number", [0, COUNT - 1])
 def test_verify_reports_the_loss_after_an_open_rebuilt_the_queues(
     tmp_path: Path, store: tuple[Path, list[int]], number: int, kind: str
 ) -> None:
