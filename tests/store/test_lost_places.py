@@ -10,6 +10,7 @@ import pytest
 
 from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
@@ -116,3 +117,40 @@ def test_verify_reports_the_loss_after_an_open_rebuilt_the_queues(
     with MessageStore.open(path, CONFIG) as opened:
         assert opened.recovery.quarantined or number == COUNT - 1
     check(path, number)
+
+
+@pytest.fixture(scope="module")
+def batch_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    path = tmp_path_factory.mktemp("lost-batches") / "s"
+    with MessageStore.open(path, CONFIG) as opened:
+        topics = opened.config_files.topics
+        opened.create_topic("orders", 1)
+        made = topics.topics()["orders"]
+        topics.put(replace(made, attributes={**made.attributes, QUEUE_TYPE_ATTRIBUTE: BATCH_CQ}))
+    with MessageStore.open(path, CONFIG) as opened:
+        put = [opened.put_message(Message("orders", b"%d" % number, queue_id=0)) for number in range(COUNT)]
+    assert (path / "batchconsumequeue").is_dir()
+    return path, [one.physical_offset for one in put]
+
+
+@pytest.mark.parametrize("kind", ["queueId", "queueOffset"])
+@pytest.mark.parametrize("number", [0, 40, COUNT - 1])
+def test_rebuild_of_a_batch_queue_that_lacks_a_queue_offset_reports_the_loss(
+    tmp_path: Path, batch_store: tuple[Path, list[int]], number: int, kind: str
+) -> None:
+    path = damaged(tmp_path, batch_store, number, kind)
+    shutil.rmtree(path / "batchconsumequeue")
+    result = rebuild_store(path)
+    assert result.exit_code == 3
+    assert f"offset {number} of topic orders, queue 0" in str(result.damaged)
+    for _ in range(2):
+        found = verify_store(path)
+        assert (found.exit_code, found.lost_records) == (3, 1)
+        assert {one.kind for one in found.findings} == {"lost-message"}
+        assert repair_store(path).exit_code == 3
+    with StoreReader(path) as reader:
+        low, high = reader.bounds("orders", 0)
+        assert (low, high) == (int(number == 0), COUNT)
+        rows = reader.read("orders", 0, low, high, ["queueOffset"], on_missing="skip")
+        served = [row["queueOffset"] for batch in rows for row in batch.to_pylist()]
+        assert served == [one for one in range(COUNT) if one != number]

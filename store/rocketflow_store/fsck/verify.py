@@ -45,8 +45,10 @@ from rocketflow_store.message import TIMER_TOPIC
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,
+    JudgedClaims,
     KnownPlaces,
     LostMessages,
+    Piece,
     RefutedClaim,
     judge_queue,
     refuted_claims,
@@ -366,17 +368,22 @@ class _Verification:
         bounds = {}
         if self._record is not None:
             until = self._record.end_phy_offset
-            bounds = {key: (one.end, until) for key, one in self._record.queues.items() if one.end}
+            ends = {**self._record.queues, **self._record.batch_queues}
+            bounds = {key: (one.end, until) for key, one in ends.items() if one.end}
         begin = self._reader.min_phy_offset
 
         def expected_first(key: Queue, first: int) -> int | None:
-            if key[0] in self._batch_topics or not self._bounds_are_due(key):
+            if not self._bounds_are_due(key):
                 return None
             return 0 if begin == 0 else self._bounds.get(key, (first, first))[0]
 
         known = KnownPlaces(self._damaged_bytes(), bounds, expected_first, lambda key: key in self._bounds)
         for key, runs in claims:
             if key not in self._bounds and not context.allows(*key):
+                if context.allows(*key) is False and key[0] in self._batch_topics:
+                    pieces = zip(runs.firsts.tolist(), runs.stops.tolist(), strict=True)
+                    strays = [Piece(run, first, stop) for run, (first, stop) in enumerate(pieces)]
+                    self._refuted[key] = refuted_claims(JudgedClaims([], strays), runs)
                 continue  # of a topic that was deleted, or of a queue that cannot be
             judged = judge_queue(key, runs, known)
             if judged.strays:
@@ -424,6 +431,7 @@ class _Verification:
         """Report queue offsets that no record has, and records whose claims others refute."""
         damage, lost, strays = self._damaged_bytes(), 0, 0
         self._expect_recorded_ends()
+        self._expect_lost_batches()
         for key, messages in sorted(self._lost.items()):
             for one in messages:
                 if not damage.explains(one):
@@ -482,6 +490,22 @@ class _Verification:
             ):
                 lost = LostMessages(end, state.end, self._last_claims.get(key, (0, 0))[1], self._end)
                 self._lost.setdefault(key, []).append(lost)
+
+    def _expect_lost_batches(self) -> None:
+        """Note messages of BatchCQ topics after the last record, where units say that they are lost."""
+        for key in self._reader.batch_names():
+            queue = self._reader.find_batch(*key)
+            at, begin = self._last_claims.get(key, (0, 0))
+            if queue is None or not self._bounds_are_due(key):
+                continue
+            for first in range(queue.first_unit, queue.end_unit, _BLOCK):
+                units = queue.units(first, min(first + _BLOCK, queue.end_unit))
+                units = units[lost_units(units)]
+                units = units[units["msg_base_offset"] >= at]
+                if len(units):
+                    start, last = int(units["msg_base_offset"][0]), units[-1]
+                    stop = int(last["msg_base_offset"]) + int(last["batch_size"])
+                    self._lost.setdefault(key, []).append(LostMessages(start, stop, begin, self._end))
 
     def _bounds_are_due(self, key: Queue) -> bool:
         """Return whether a queue has to hold all messages since it began: it is plain, its topic was not deleted."""
@@ -645,7 +669,12 @@ class _Verification:
             queue, told = reader.find_batch(*key), self._batches.get(key, BatchSum())
             if queue is None and topics is not None and key[0] not in topics:
                 continue  # of a topic that was deleted
-            check = BatchQueueCheck(reader, key, low, settled, damage, lambda at: self._in_damage(at, claim=True))
+            refuted = self._refuted.get(key, ())
+            if refuted:
+                told.next_offset = self._last_claims.get(key, (0, 0))[0]
+            check = BatchQueueCheck(
+                reader, key, low, settled, damage, lambda at: self._in_damage(at, claim=True), refuted
+            )
             high = queue.bounds(0)[1] if queue is not None else 0
             self._result.queue_ends[key] = max(high, told.next_offset)
             if check.is_sound(told):

@@ -17,16 +17,19 @@ from rocketflow_store.fsck.findings import RangeSet
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.queues.batch_consume_queue import written_batches
+from rocketflow_store.queues.claimed_places import are_refuted
 from rocketflow_store.queues.consume_queue import lost
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.side_queues import batch_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
+    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.queues.claimed_places import RefutedClaim
     from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]
@@ -57,6 +60,13 @@ class BatchSum:
             self.total = (self.total + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
             self.next_offset = max(self.next_offset, int((units["msg_base_offset"] + units["batch_size"]).max()))
 
+    def subtract(self, units: Units) -> None:
+        """Take units that `add` was given out again."""
+        other = BatchSum()
+        other.add(units)
+        self.count -= other.count
+        self.total = (self.total - other.total) % (1 << 64)
+
     def update(self, other: BatchSum) -> None:
         """Count what the other counted."""
         self.count += other.count
@@ -84,13 +94,18 @@ class BatchQueueCheck:
         settled: int,
         damage: list[tuple[int, int]],
         in_damage: Callable[[Ints], npt.NDArray[np.bool_]],
+        refuted: Sequence[RefutedClaim] = (),
     ) -> None:
         self._reader, self._key, self._low, self._settled = reader, key, low, settled
         self._damage, self._in_damage = damage, in_damage
-        self._queue = reader.find_batch(*key)
+        self._queue, self._refuted = reader.find_batch(*key), refuted
 
     def is_sound(self, told: BatchSum) -> bool:
-        """Whether the queue has the units of the records, and these alone, in their order."""
+        """Whether the queue has the units of the records whose claims are believed, and these alone, in their order."""
+        for claim in self._refuted:
+            for rows, at in self._rows(claim.begin, claim.end + 1):
+                refuted = are_refuted([claim], rows.queue_offsets[at], rows.phy_offsets[at])
+                told.subtract(batch_units(rows, at[refuted]))
         mine, before = BatchSum(), -1
         queue = self._queue
         if queue is None:
@@ -153,14 +168,19 @@ class BatchQueueCheck:
 
     def _wanted(self) -> Iterator[Units]:
         """The units of the log's records."""
+        for rows, mine in self._rows(self._low, self._settled):
+            refuted = are_refuted(self._refuted, rows.queue_offsets[mine], rows.phy_offsets[mine])
+            yield batch_units(rows, mine[~refuted & (rows.phy_offsets[mine] >= self._low)])
+
+    def _rows(self, start: int, stop: int) -> Iterator[tuple[DispatchRows, npt.NDArray[np.intp]]]:
+        """Records of [start, stop), and which of them claim to be the queue's."""
         reader, floors = self._reader, DeletedTopics.load(self._reader.paths).floors
-        for mapped, records in sound_records(reader.log_files, self._settled, self._damage):
+        for mapped, records in sound_records(reader.log_files, stop, self._damage, start=start):
             rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
             leave_out_deleted(rows, floors)
-            leave_out_strays(rows)
+            leave_out_impossible(rows)
             if self._key in rows.queues:
-                mine = np.flatnonzero(rows.queue_of == list(rows.queues).index(self._key))
-                yield batch_units(rows, mine[rows.phy_offsets[mine] >= self._low])
+                yield rows, np.flatnonzero(rows.queue_of == list(rows.queues).index(self._key))
 
 
 def _last_written(queue: BatchConsumeQueue) -> int:

@@ -261,8 +261,6 @@ class LogFileCheck:
 
     def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: npt.NDArray[np.intp]) -> None:
         """Take the units that records of a BatchCQ topic have to have."""
-        counts = None if rows.batch_nums is None else rows.batch_nums[mine]
-        mine = mine[~rows_refuted(rows.queue_offsets[mine], rows.phy_offsets[mine], counts)]
         mine = mine[rows.phy_offsets[mine] < self._context.settled]
         self._report.batches.setdefault((topic, queue_id), BatchSum()).add(batch_units(rows, mine))
 

@@ -43,7 +43,8 @@ class OldQueues:
         """Return what claims are judged by."""
         record = self._state.record
         until = 0 if record is None else record.end_phy_offset
-        bounds = {} if record is None else {key: (one.end, until) for key, one in record.queues.items() if one.end}
+        ends = {} if record is None else {**record.queues, **record.batch_queues}
+        bounds = {key: (one.end, until) for key, one in ends.items() if one.end}
         return KnownPlaces(DamagedBytes(findings.damage), bounds, self._expected_first, self._is_known)
 
     def ends(self, found: dict[Queue, int], log_end: int) -> dict[Queue, int]:
@@ -73,11 +74,11 @@ class OldQueues:
 
     def _expected_first(self, key: Queue, first: int) -> int | None:
         """Return the first queue offset that retention left: 0 in a log of which nothing was removed."""
-        if key[0] in self._state.deleted.floors or key[0] in self._state.choice.batch_topics or first == 0:
+        if key[0] in self._state.deleted.floors or first == 0:
             return None
         if self._state.begin == 0:
             return 0
-        queue = self._open(key)
+        queue = None if key[0] in self._state.choice.batch_topics else self._open(key)
         if queue is None:
             return None
         try:

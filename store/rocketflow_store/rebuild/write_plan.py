@@ -147,8 +147,8 @@ def plan_queues(
             kept[np.array(whole, np.int64) + low] = True
             parts = [(low + one.run, one) for one in pieces if not kept[low + one.run]]
             for run, one in parts:
-                if stop[run] - first[run] != count[run]:
-                    kept[run] = True  # its records take several queue offsets each, so that they cannot be told apart
+                if kind is PartKind.BATCH_UNITS or stop[run] - first[run] != count[run]:
+                    kept[run] = True  # its records take several queue offsets each: they go together
                 else:
                     cut.append((run, one))
         if kind is PartKind.BATCH_UNITS:
