@@ -49,10 +49,7 @@ class Table:
             return
         rows = [[_text(cell) for cell in row] for row in self._waiting]
         if not self._widths:
-            self._numeric = [
-                all(row[at] is None or type(row[at]) in (int, float) for row in self._waiting)
-                for at in range(len(self._columns))
-            ]
+            self._numeric = [_is_numeric([row[at] for row in self._waiting]) for at in range(len(self._columns))]
             cells = [list(self._columns), *rows]
             self._widths = [max(_width(row[at]) for row in cells) for at in range(len(self._columns))]
             self._print(self._columns)
@@ -66,6 +63,11 @@ class Table:
             blanks = " " * (width - _width(cell))
             padded.append(blanks + cell if numeric else cell + blanks)
         print(_GAP.join(padded).rstrip())
+
+
+def _is_numeric(cells: list[object]) -> bool:
+    known = [one for one in cells if one is not None]
+    return bool(known) and all(type(one) in (int, float) for one in known)
 
 
 def _text(cell: object) -> str:

@@ -79,9 +79,12 @@ def test_append_begins_a_store_only_where_it_is_told_to(capsys: pytest.CaptureFi
         ("rebuild", "<local|spark>"),
         ("rebuild", "<5.3|5.5>"),
         ("cat", "<text|base64|sha256|none>"),
+        ("cat", "--last"),
+        ("cat", "--since TIME"),
+        ("find", "--tags"),
     ],
 )
-def test_help_names_the_choices(capsys: pytest.CaptureFixture[str], command: str, choices: str) -> None:
+def test_help_names_options_and_choices(capsys: pytest.CaptureFixture[str], command: str, choices: str) -> None:
     assert run(["store", command, "--help"]) == 0
     assert choices in capsys.readouterr().out
 
@@ -95,6 +98,7 @@ def test_tables_align_columns_and_set_numbers_to_the_right(capsys: pytest.Captur
     end = header.index("bodySize") + len("bodySize")
     assert first[: end + 3].endswith("       1  x")
     assert second[:end].endswith("     100  ")  # the two characters of its tags take four places
+    assert first[header.index("keys")] == "-"  # unknown in every row: no number
     assert run(["store", "info", str(tmp_path / "s")]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("topic "))
