@@ -43,7 +43,7 @@ def lose_the_end(path: Path) -> None:
     with MessageStore.open(path, SIZES) as store:
         assert store.recovery.truncated_to == end
         assert (store.max_offset("shop", 0), store.max_offset("new", 0)) == (KEPT + LOST, 2)
-    assert verify_store(path).findings == []
+    assert {one.kind for one in verify_store(path).findings} == {"lost-message"}
 
 
 @pytest.mark.slow
@@ -62,4 +62,4 @@ def test_a_broker_serves_what_is_in_front_of_them_and_behind(version: str, tmp_p
     assert got == [*shop, *shop, *behind, ("later", 0, b"due")]
     after = {place: one.body for place, one in read_ours(path).items() if place[0] in ("shop", "new", "later")}
     assert after == {(topic, 0, number): body for topic, number, body in got}
-    assert verify_store(path).findings == []
+    assert {one.kind for one in verify_store(path).findings} == {"lost-message"}
