@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from rocketflow_store import StoreReader
 
 bridge_app = typer.Typer(
     help="Copy topics between Apache Kafka and a store, exactly once.", no_args_is_help=True, rich_markup_mode=None
@@ -55,9 +58,9 @@ def offset_map(
 
     if not topic or (partition is None) == (queue is None):
         raise typer.BadParameter("give --topic, and --partition (with --id) or --queue")
-    if partition is not None and not bridge_id:
-        raise typer.BadParameter("--partition needs --id: the bridge whose commits are asked")
     with StoreReader(store, StoreConfig.load()) as reader:
+        if partition is not None and not bridge_id:
+            _refuse_without_id(reader)
         why = None
         if queue is not None:
             found = kafka_offset_of(reader, topic, queue, offset)
@@ -82,6 +85,14 @@ def offset_map(
         )
     if found is None:
         raise typer.Exit(1)
+
+
+def _refuse_without_id(reader: StoreReader) -> NoReturn:
+    from rocketflow.kafka.claims import claims_on_store
+
+    known = sorted({one.bridge_id for one in claims_on_store(reader)})
+    told = f"one of {', '.join(known)}" if known else "but no bridge has copied into this store"
+    raise typer.BadParameter(f"--partition needs --id, the bridge whose commits are asked: {told}")
 
 
 def _run(arguments: list[str], direction: str) -> int:

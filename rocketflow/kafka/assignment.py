@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka import clients
+from rocketflow.kafka.claims import Pair, refuse_claimed
 from rocketflow.kafka.errors import KafkaUnreachableError, TopicMissingError
 from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.run_state import warn
@@ -19,8 +20,9 @@ from rocketflow.kafka.store_commit import next_offset
 from rocketflow.kafka.topic_record import TopicNote, check_note, check_same_topic, ids_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from rocketflow.kafka.claims import Claim
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.store_port import StorePort
 
@@ -83,11 +85,18 @@ class _Topics:
         """Where messages of a topic go."""
         return Place(self.names[topic], self._partitions[topic], self._ids[topic], base, latest)
 
-    def check(self, progress: Mapping[str, Any], topics: Iterable[str]) -> None:
-        """Refuse topics that an envelope's notes do not fit: see `topic_record.check_note`."""
-        for topic in sorted(set(topics)):
+    def check(self, progress: Mapping[str, Any], topics: Iterable[str], claims: Callable[[], list[Claim]]) -> None:
+        """Refuse topics that an envelope's notes do not fit, and new ones that another bridge has copied.
+
+        See `topic_record.check_note` and `claims.refuse_claimed`.
+        """
+        wanted = sorted(set(topics))
+        for topic in wanted:
             now = TopicNote(self._ids[topic], self._options.queues)
             check_note(progress, topic, now, self._options.bridge_id)
+        new = [Pair(topic, self.names[topic], self._ids[topic]) for topic in wanted if topic not in progress]
+        if new and not self._options.restart:
+            refuse_claimed(self._options.bridge_id, new, claims())
 
     def _note_ids(self, topics: Iterable[str]) -> None:
         now = ids_of(self._consumer, topics)
@@ -129,8 +138,7 @@ class ManualAssignment:
         if not came and not went:
             return {}, []
         last = self._port.last_commit(self._options.sink_id)
-        if last is not None:
-            self._topics.check(last.progress, (tp.topic for tp in came))
+        self._topics.check({} if last is None else last.progress, (tp.topic for tp in came), self._port.claims)
         self._consumer.assign(sorted(wanted))
         self._assigned = wanted
         latest = self._options.start == "latest" and last is None and not self._begun
@@ -169,7 +177,7 @@ class GroupAssignment:
         with self._lock:
             came, went = self._came, self._went
             self._came, self._went = {}, []
-        self._topics.check(self._progress, (tp.topic for tp in came))
+        self._topics.check(self._progress, (tp.topic for tp in came), self._port.claims)
         return came, went
 
     def is_complete(self) -> bool:

@@ -25,6 +25,10 @@ class TopicReplacedError(BridgeError):
     """A Kafka topic was deleted and made anew: how far a bridge came says nothing of the one that is there now."""
 
 
+class TopicClaimedError(UsageError):
+    """Another bridge has copied a topic to the same target: copying it again would double every message."""
+
+
 class QueuesChangedError(UsageError):
     """`--queues` is another than before: a key's messages would be in two queues."""
 

@@ -172,6 +172,11 @@ class KafkaToStore:
                 begin(self._consumer, tp, place.base, latest=place.latest)
                 if self._paused:
                     self._consumer.pause(tp)
+        begun: dict[tuple[str, str], dict[str, int | None]] = {}
+        for tp, place in came.items():
+            begun.setdefault((tp.topic, place.store_topic), {})[str(tp.partition)] = place.base
+        for names, offsets in sorted(begun.items()):
+            self.summary.tell_begun(*names, offsets)
         if came and self._options.until_caught_up and self._targets is not None:
             self._targets |= self._ends([tp for tp in came if tp in self._reading])
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from rocketflow.errors import UsageError
 from rocketflow.kafka import clients
 from rocketflow.kafka import property_names as names
+from rocketflow.kafka.claims import Pair, claims_of_marks, refuse_claimed
 from rocketflow.kafka.errors import (
     BridgeError,
     DataLossError,
@@ -32,7 +33,7 @@ from rocketflow.kafka.errors import (
 )
 from rocketflow.kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
-from rocketflow.kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_mark
+from rocketflow.kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.refused_messages import refused_record
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
@@ -44,7 +45,7 @@ from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rocketflow.kafka.options import BridgeOptions
 
@@ -158,10 +159,15 @@ class StoreToKafka:
         except BaseException:
             self._close_producer()  # nothing is sent before it is known how far the bridge is
             raise
+        if self._new:
+            for topic, target in sorted(self._names.items()):
+                self.summary.tell_begun(topic, target, self._progress.get(topic, {"every queue": None}))
         self._new = False
 
     def _go_on_from_mark(self) -> None:
-        mark = read_mark(self._options)
+        marks = read_marks(self._options)
+        mark = marks.get(self._options.bridge_id)
+        self._refuse_claimed({} if mark is None else mark.progress, marks)
         if mark is not None:
             self._check_mark(mark)
             self._progress, self._targets_of_mark = mark.progress, dict(mark.targets)
@@ -173,6 +179,14 @@ class StoreToKafka:
             self._transact([], mark_alone=True)
         elif not self._new:
             self._progress, self._targets_of_mark = {}, {}
+
+    def _refuse_claimed(self, progress: Progress, marks: Mapping[str, Mark]) -> None:
+        """Raise TopicClaimedError for topics without progress that another bridge has copied."""
+        new = {topic: target for topic, target in self._names.items() if topic not in progress}
+        if self._options.restart or not new:
+            return
+        pairs = [Pair(topic, target, self._kafka.id_of(target)) for topic, target in new.items()]
+        refuse_claimed(self._options.bridge_id, pairs, claims_of_marks(marks, store_id_of(self._reader)))
 
     def _check_mark(self, mark: Mark) -> None:
         """UsageError where it is another store's, TopicReplacedError where a topic is not the one it was."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka import property_names as names
+from rocketflow.kafka.claims import claims_on_store
 from rocketflow.kafka.store_commit import next_offset
 from rocketflow.kafka.topic_record import offsets_alone
 from rocketflow_store.errors import UnknownTopicError
@@ -82,7 +83,9 @@ def why_no_queue_offset(
     last = last_commit(reader, sink_id)
     bridge_id = sink_id.partition(":")[2]
     if last is None:
-        raise UsageError(f"bridge {bridge_id!r} has no commit in the store at {reader.path}: give its --id")
+        known = sorted({one.bridge_id for one in claims_on_store(reader)})
+        told = f"give --id, one of {', '.join(known)}" if known else "no bridge has copied into it"
+        raise UsageError(f"bridge {bridge_id!r} has no commit in the store at {reader.path}: {told}")
     copied = offsets_alone(last.progress)
     if kafka_topic not in copied:
         raise UsageError(f"bridge {bridge_id} did not copy Kafka topic {kafka_topic}; it has {_listed(copied)}")

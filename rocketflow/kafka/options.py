@@ -52,6 +52,7 @@ class BridgeOptions:
     progress_topic: str = "__rocketflow_progress"
     origin_headers: bool = False
     config: str | None = None
+    restart: bool = False
 
     @property
     def group_id(self) -> str:
@@ -109,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = No
     add("--topics-pattern", metavar="REGEX", help="copy every topic whose whole name matches, new ones too")
     add("--map", action="append", default=[], metavar="KAFKA.TOPIC=STORE_TOPIC", help="another name; . is | otherwise")
     add("--id", metavar="NAME", help="the bridge's name: its progress goes on under it (default: from the topics)")
+    add("--restart", action="store_true", help="begin topics that another bridge (another --id) has copied")
     add("--until-caught-up", action="store_true", help="end once everything is copied that was there at the start")
     add("--from", dest="start", choices=("earliest", "latest"), default="earliest", help="where a new bridge begins")
     add("--queues", type=int, metavar="N", help="into the store: N queues, chosen by key (default: one a partition)")
@@ -159,7 +161,7 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
         raise UsageError("--share and --from latest: let one bridge begin alone, then share")
     if into_store:
         check_store_name(given.quarantine_topic, given.quarantine_topic)
-    bridge_id = given.id or _default_id(direction, given.topics, given.topics_pattern, given.map)
+    bridge_id = given.id or _default_id(direction, choice)
     if not _ID.fullmatch(bridge_id):
         raise UsageError(f"--id {bridge_id!r}: 1 to 80 of letters, digits and _ . -")
     check_sink_id(f"kafka-bridge:{bridge_id}")
@@ -189,15 +191,19 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
         progress_topic=given.progress_topic,
         origin_headers=given.origin_headers,
         config=given.config,
+        restart=given.restart,
     )
 
 
-def _default_id(direction: str, topics: str | None, pattern: str | None, renamed: Sequence[str]) -> str:
-    """A name that is the same whenever the same topics are asked for, under the same names."""
+def _default_id(direction: str, choice: TopicChoice) -> str:
+    """Return a name that is the same whenever the same topics are asked for, however they are spelled."""
     import hashlib
 
-    named = ",".join(sorted((topics or "").split(","))) + "\n" + (pattern or "")
-    named += "".join(f"\n{one}" for one in sorted(renamed))
+    into_store = direction == KAFKA_TO_STORE
+    pairs = {kafka: store for kafka, store in choice.pairs.items() if store != kafka.replace(".", "|")}
+    names = choice.names if into_store else (choice.pairs.get(one, one).replace(".", "|") for one in choice.names)
+    named = ",".join(sorted(set(names))) + "\n" + (choice.pattern.pattern if choice.pattern else "")
+    named += "".join(f"\n{kafka}={store}" for kafka, store in sorted(pairs.items()))
     return f"{direction}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 
 

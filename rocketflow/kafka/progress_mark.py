@@ -82,8 +82,8 @@ _CONFIGS: Final = {
 }
 
 
-def read_mark(options: BridgeOptions) -> Mark | None:
-    """What the bridge's last committed transaction says; None where it never committed."""
+def read_marks(options: BridgeOptions) -> dict[str, Mark]:
+    """Return what the last committed transaction of every bridge says, by the bridge's id."""
     from kafka import TopicPartition
 
     consumer, _ = clients.consumer(options, group_id=None)
@@ -93,23 +93,27 @@ def read_mark(options: BridgeOptions) -> Mark | None:
             consumer.assign([tp])
             consumer.seek_to_beginning(tp)
             end = consumer.end_offsets([tp], timeout_ms=clients.CALL_MS)[tp]
-            found = None
+            found: dict[str, Mark] = {}
             while (consumer.position(tp, timeout_ms=clients.CALL_MS) or 0) < end:
                 for batches in consumer.poll(200).values():
-                    found = _newest(options, batches) or found
+                    _take(options, batches, found)
         return found
     finally:
         consumer.close(autocommit=False, timeout_ms=2_000)
 
 
-def _newest(options: BridgeOptions, polled: list[Any]) -> Mark | None:
+def _take(options: BridgeOptions, polled: list[Any], found: dict[str, Mark]) -> None:
+    """Put marks into `found`; KafkaRefusedError where the bridge's own is none, others' that are none are left out."""
     from rocketflow.kafka.batch_consumer import rows_of
 
-    wanted, found = options.bridge_id.encode(), None
     for rows in rows_of(options.progress_topic, 0, polled):
-        keys = rows.keys.to_pylist()
-        for at in (at for at, key in enumerate(keys) if key == wanted):
-            value = rows.values[at].as_py()
-            where = f"{options.progress_topic} offset {int(rows.offsets[at])}"
-            found = None if value is None else decode_mark(value, where)
-    return found
+        for at, key in enumerate(rows.keys.to_pylist()):
+            bridge_id, value = (key or b"").decode("utf-8", "replace"), rows.values[at].as_py()
+            found.pop(bridge_id, None)
+            if value is None:
+                continue
+            try:
+                found[bridge_id] = decode_mark(value, f"{options.progress_topic} offset {int(rows.offsets[at])}")
+            except KafkaRefusedError:
+                if bridge_id == options.bridge_id:
+                    raise

@@ -15,7 +15,7 @@ from rocketflow.stop_signals import STOPPING, StoppedError
 from rocketflow_store import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
 _TELL_S: Final = 5.0
@@ -86,11 +86,14 @@ class BridgeSummary:
     progress: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     _told: float = field(default_factory=time.monotonic)
+    _rows_told: int = 0
 
     @property
     def exit_code(self) -> int:
-        """3 where messages were lost or quarantined."""
-        return 3 if self.lost or self.quarantined else 0
+        """3 where messages were lost or quarantined, 128 and the signal's number where one stopped the bridge."""
+        if self.lost or self.quarantined:
+            return 3
+        return 0 if self.stopped is None else 128 + signal.Signals[self.stopped]
 
     def as_dict(self) -> dict[str, Any]:
         """The one object that ends a run."""
@@ -114,11 +117,17 @@ class BridgeSummary:
         """Whether it is time for a line of progress."""
         return time.monotonic() - self._told >= _TELL_S
 
+    def tell_begun(self, source: str, target: str, offsets: Mapping[str, int | None]) -> None:
+        """Print on stderr that a topic is copied from now on, from which offset of each partition or queue."""
+        places = ", ".join(f"{place}: {'its begin' if at is None else at}" for place, at in sorted(offsets.items()))
+        print(f"{self.direction} {self.bridge_id}: {source} to {target}, from {places}", file=sys.stderr, flush=True)
+
     def tell(self) -> None:
         """A line of progress on stderr."""
-        self._told = time.monotonic()
-        seconds = self._told - self.began
-        rate = self.rows / seconds if seconds else 0.0
+        now = time.monotonic()
+        seconds, rows = now - self._told, self.rows - self._rows_told
+        self._told, self._rows_told = now, self.rows
+        rate = rows / seconds if seconds else 0.0
         print(
             f"{self.direction} {self.bridge_id}: {self.rows} messages in {self.batches} commits, {rate:.0f}/s, "
             f"lag {self.lag_messages} messages, {self.lag_ms} ms",

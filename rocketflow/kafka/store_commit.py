@@ -166,7 +166,8 @@ def commit_parts(
         if said != part.base:
             outcome.stale[part.key] = -1 if said is None else said
             continue
-        note_topic(progress, part.topic, TopicNote(part.topic_id, options.queues), options.bridge_id)
+        note = TopicNote(part.topic_id, options.queues, part.store_topic)
+        note_topic(progress, part.topic, note, options.bridge_id)
         progress.setdefault(part.topic, {})[str(part.partition)] = part.following
         outcome.committed[part.key] = part.following
         outcome.rows += one.rows

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketflow.kafka.claims import claims_on_store
 from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
+    from rocketflow.kafka.claims import Claim
     from rocketflow_store.commit_envelope import CommitEnvelope
 
 
@@ -62,6 +64,15 @@ class StorePort:
         if self._held is not None:
             return last_commit(self._held, sink_id)
         return read_last_commit(self._path, sink_id)
+
+    def claims(self) -> list[Claim]:
+        """Return what bridges have copied into the store, without taking the lock."""
+        if self._held is not None:
+            return claims_on_store(self._held)
+        if not StorePaths.of(Path(self._path), self._asked).looks_like_store():
+            return []
+        with StoreReader(self._path, self._asked) as reader:
+            return claims_on_store(reader)
 
     def _open(self) -> MessageStore:
         return when_free(lambda: MessageStore.open(self._path, self._asked), self._timeout_s, self._stop.wait)

@@ -3,15 +3,15 @@
 Kafka gives every topic an id (2.8 and newer): one that was deleted and made anew under its name has another, and the
 offsets that were copied say nothing of it. Into a store the notes are in the envelope's progress:
 
-    "#topics": {"orders.eu": {"id": "0b5e...", "queues": null}}
+    "#topics": {"orders.eu": {"id": "0b5e...", "queues": null, "target": "orders|eu"}}
 
-`queues` is `--queues`, null for one queue a partition. `#` is in no topic's name. Notes that are missing, of bridges
-of before or of brokers without ids, are made with the next commit.
+`queues` is `--queues`, null for one queue a partition; `target` is the store's topic. `#` is in no topic's name. Notes
+that are missing, of bridges of before or of brokers without ids, are made with the next commit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka.errors import QueuesChangedError, TopicReplacedError
@@ -24,14 +24,15 @@ NOTES: Final = "#topics"
 
 @dataclass(frozen=True, slots=True)
 class TopicNote:
-    """A topic's id (None where the broker has none), and by which number of queues its keys were divided."""
+    """A topic's id (None where the broker has none), by which number of queues its keys were divided, where it went."""
 
     topic_id: str | None
     queues: int | None
+    target: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in the envelope."""
-        return {"id": self.topic_id, "queues": self.queues}
+        return {"id": self.topic_id, "queues": self.queues, "target": self.target}
 
 
 def offsets_alone(progress: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def note_topic(progress: dict[str, Any], topic: str, note: TopicNote, bridge_id:
     check_note(progress, topic, note, bridge_id)
     notes = progress.setdefault(NOTES, {})
     known = notes.get(topic, {}).get("id")
-    notes[topic] = TopicNote(note.topic_id or known, note.queues).as_dict()
+    notes[topic] = replace(note, topic_id=note.topic_id or known).as_dict()
 
 
 def _told(queues: int | None) -> str:

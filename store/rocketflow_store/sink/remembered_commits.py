@@ -36,6 +36,11 @@ def remembered_commit(paths: StorePaths, sink_id: str) -> CommitEnvelope | None:
     return None if body is None else decode_envelope(body.encode("utf-8", "replace"))
 
 
+def remembered_sinks(paths: StorePaths) -> set[str]:
+    """Return the ids of sinks whose last commit retention took from the log."""
+    return set(_load(paths))
+
+
 def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: int, min_phy_offset: int) -> None:
     """Keep the newest envelope of every sink among those below `min_phy_offset`, which are about to go.
 

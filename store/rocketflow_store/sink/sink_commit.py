@@ -28,7 +28,7 @@ from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.java_compat import string_hash
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.commit_copy import copy_of, leave_copy
-from rocketflow_store.sink.remembered_commits import remembered_commit
+from rocketflow_store.sink.remembered_commits import remembered_commit, remembered_sinks
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, sink_directory
 
 if TYPE_CHECKING:
@@ -131,6 +131,27 @@ def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
     envelopes = (commit_at(store, place, sink_id) for place in commit_places(store, sink_id))
     newest = next((one for one in envelopes if one is not None), None)
     return newest if newest is not None else remembered_commit(store.paths, sink_id)
+
+
+def last_commits(store: CommitLogReads, prefix: str) -> dict[str, CommitEnvelope]:
+    """Return the newest envelope of every sink whose id begins with `prefix`, by its id."""
+    low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+    newest: dict[int, int] = {}
+    while high > low:
+        start = max(low, high - _SCAN_UNITS)
+        units = store.read_units(COMMIT_TOPIC, COMMIT_QUEUE_ID, start, high)[::-1]
+        codes, first = np.unique(units["tags_code"], return_index=True)
+        for code, place in zip(codes.tolist(), units["phy_offset"][first].tolist(), strict=True):
+            newest.setdefault(code, place)
+        high = start
+    ids = remembered_sinks(store.paths)
+    for place in newest.values():
+        message = store.look_message_by_offset(place)
+        envelope = envelope_of(message) if message is not None else None
+        if envelope is not None:
+            ids.add(envelope.sink_id)
+    found = {one: last_commit(store, one) for one in sorted(ids) if one.startswith(prefix)}
+    return {one: commit for one, commit in found.items() if commit is not None}
 
 
 def commit_places(store: CommitLogReads, sink_id: str) -> Iterator[int]:
