@@ -100,5 +100,6 @@ def submit_job(job: str, arguments: Sequence[str]) -> int:
         if code is not None:
             return code
     command = submit_command(job, arguments)
+    print("starting Spark", file=sys.stderr, flush=True)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     return run_child(command, with_stderr(environment)).returncode

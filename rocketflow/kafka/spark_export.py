@@ -102,7 +102,7 @@ def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: M
         total, batches = total + rows, batches + 1
         print(f"batch {batch}: {total} messages in all", file=sys.stderr, flush=True)
 
-    await_query(start_query(writer, checkpoint, trigger), batch_done)
+    await_query(start_query(writer, f"bridge {asked.bridge_id}", checkpoint, trigger), batch_done)
     return {
         "job": "kafka_bridge",
         "direction": asked.direction,

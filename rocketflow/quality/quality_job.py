@@ -216,6 +216,7 @@ class QualityQuery:
         from rocketflow.quality.suite_plan import plan_suite
 
         self._spark, self._job, self._spec = spark, job, spec
+        print(f"planning {len(suite.expectations)} expectations of suite {suite.name}", file=sys.stderr, flush=True)
         self._columns = source_columns(suite, properties=job.properties)
         self.plan: SuitePlan = plan_suite(spark, suite, suite_columns(spec, self._columns))
         self.summary = QualitySummary()
@@ -244,9 +245,8 @@ class QualityQuery:
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
-        return start_query(
-            self._checker.prepared(rows).writeStream.foreachBatch(self._batch), job.checkpoint, job.trigger
-        )
+        writer = self._checker.prepared(rows).writeStream.foreachBatch(self._batch)
+        return start_query(writer, f"quality of {job.subscribe}", job.checkpoint, job.trigger)
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         try:

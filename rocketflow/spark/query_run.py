@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
@@ -28,10 +29,14 @@ def check_trigger(trigger: str) -> None:
         raise UsageError(f'--trigger {trigger!r}: {AVAILABLE_NOW}, or an interval such as "5 seconds"')
 
 
-def start_query(writer: DataStreamWriter, checkpoint: str, trigger: str) -> StreamingQuery:
-    """Start it; `trigger` is AVAILABLE_NOW or an interval as Spark writes it ("5 seconds")."""
+def start_query(writer: DataStreamWriter, name: str, checkpoint: str, trigger: str) -> StreamingQuery:
+    """Start a query that Spark's UI shows as `name`, and say so on stderr.
+
+    `trigger` is AVAILABLE_NOW or an interval as Spark writes it ("5 seconds").
+    """
     drop_unfinished_first_entry(checkpoint)
-    writer = writer.option("checkpointLocation", checkpoint)
+    print(f"{name}: waiting for the first batch", file=sys.stderr, flush=True)
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if trigger == AVAILABLE_NOW:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=trigger).start()

@@ -7,6 +7,7 @@ of its next write, although the JVM asked for it. Spark starts this module inste
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark import daemon
@@ -28,4 +29,5 @@ def _worker(sock: socket, authenticated: bool) -> int:
 daemon.worker = _worker
 
 if __name__ == "__main__":
-    daemon.manager()
+    with suppress(BrokenPipeError, ConnectionResetError):  # the JVM was killed
+        daemon.manager()

@@ -107,7 +107,7 @@ def start(spark: SparkSession, job: StreamJob) -> StreamingQuery:
         .outputMode("append")
         .options(**job_sink_options(job.sink, job.topic, job.sink_options))
     )
-    return start_query(writer, job.checkpoint, job.trigger)
+    return start_query(writer, f"stream of {job.subscribe}", job.checkpoint, job.trigger)
 
 
 def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
