@@ -72,6 +72,10 @@ def test_store_that_keeps_no_index_lacks_none(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", StoreConfig(message_index_enable=False)) as store:
         store.put_message(Message("orders", b"x", keys="k"))
     assert verify_store(tmp_path / "s").findings == []
+    shutil.rmtree(tmp_path / "s" / "rocketflow")  # of another writer nothing tells whether it keeps one
+    (found,) = verify_store(tmp_path / "s").findings
+    assert "messageIndexEnable=false" in found.detail
+    assert verify_store(tmp_path / "s", StoreConfig(message_index_enable=False)).findings == []
 
 
 def test_queue_of_a_deleted_topic_is_not_missed(made: Path, tmp_path: Path) -> None:

@@ -715,9 +715,8 @@ class _Verification:
                         "missing-entry", mapped.path, position, size, "the index lacks a key of this record"
                     )
         if not self._reader.index.files and keys and self._state == "clean" and self._had_index():
-            self._found.add(
-                "missing-entry", self._reader.paths.index, 0, 0, "no index file is there, messages have keys"
-            )
+            why = "no index file is there, messages have keys (a store without: --config, messageIndexEnable=false)"
+            self._found.add("missing-entry", self._reader.paths.index, 0, 0, why)
         if self._state == "unclean":
             self._not_made_again(any(report.keyed for report in reports))
 
