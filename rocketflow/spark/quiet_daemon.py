@@ -7,7 +7,8 @@ of its next write, although the JVM asked for it. Spark starts this module inste
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+import traceback
 from typing import TYPE_CHECKING
 
 from pyspark import daemon
@@ -28,6 +29,18 @@ def _worker(sock: socket, authenticated: bool) -> int:
 
 daemon.worker = _worker
 
+
+class _QuietTraceback:
+    """What the daemon prints errors of its forked workers with."""
+
+    @staticmethod
+    def print_exc() -> None:
+        """Print the error that is handled, but none of a JVM that hung up."""
+        if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
+            traceback.print_exc()
+
+
+daemon.traceback = _QuietTraceback  # type: ignore[assignment, attr-defined]
+
 if __name__ == "__main__":
-    with suppress(BrokenPipeError, ConnectionResetError):  # the JVM was killed
-        daemon.manager()
+    daemon.manager()

@@ -27,7 +27,7 @@ from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, Finding, FindingList, RangeSet, VerifyResult
 from rocketflow_store.fsck.verify_batch import BatchQueueCheck, BatchSum
 from rocketflow_store.fsck.verify_index import IndexCheck
-from rocketflow_store.fsck.verify_log import LogContext, LogFileCheck, LogFileReport, QueueReport
+from rocketflow_store.fsck.verify_log import ListedTopics, LogContext, LogFileCheck, LogFileReport, QueueReport
 from rocketflow_store.fsck.verify_side import (
     check_checkpoint,
     check_config,
@@ -173,7 +173,7 @@ class _Verification:
             reader,
             index,
             self._settled,
-            topics,
+            ListedTopics(topics, self._unlisted_topics()),
             self._bounds,
             self._told,
             self._batch_topics,
@@ -181,7 +181,6 @@ class _Verification:
             self._deleted.floors,
             record_crc_range(reader.paths),
             known_tag_entries(reader.paths),
-            self._unlisted_topics(),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:
@@ -361,7 +360,7 @@ class _Verification:
 
     def _judge(self, reports: list[LogFileReport], context: LogContext) -> None:
         """Decide which claims of records to queue offsets are believed."""
-        self._may_exist = context.allows
+        self._may_exist = context.topics.allows
         claims = ClaimedQueues()
         for report in reports:
             claims.update(report.claims)
@@ -379,8 +378,8 @@ class _Verification:
 
         known = KnownPlaces(self._damaged_bytes(), bounds, expected_first, lambda key: key in self._bounds)
         for key, runs in claims:
-            if key not in self._bounds and not context.allows(*key):
-                if context.allows(*key) is False and key[0] in self._batch_topics:
+            if key not in self._bounds and not context.topics.allows(*key):
+                if context.topics.allows(*key) is False and key[0] in self._batch_topics:
                     pieces = zip(runs.firsts.tolist(), runs.stops.tolist(), strict=True)
                     strays = [Piece(run, first, stop) for run, (first, stop) in enumerate(pieces)]
                     self._refuted[key] = refuted_claims(JudgedClaims([], strays), runs)

@@ -47,6 +47,26 @@ _MAX_SYSTEM_QUEUES: Final = 1024
 """More queues than any topic of the store's own has; a record with a damaged head may claim others."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTopics:
+    """Topics by their numbers of queues, as `config/topics.json` lists them; None where it does not tell.
+
+    `unlisted` had queues at the last orderly stop without being listed: nobody can have deleted them.
+    """
+
+    queues: Mapping[str, int] | None
+    unlisted: frozenset[str] = frozenset()
+
+    def allows(self, topic: str, queue_id: int) -> bool | None:
+        """Return whether a queue without files can be one of the store; None where its topic was deleted."""
+        if self.queues is None:
+            return True
+        if topic in self.queues:
+            return queue_id < self.queues[topic]
+        kept = is_system_topic(topic) or topic in self.unlisted
+        return True if kept and queue_id < _MAX_SYSTEM_QUEUES else None
+
+
 @dataclass(slots=True)
 class LogContext:
     """What the files of one log have in common. Units and entries of records below `settled` must be there."""
@@ -54,8 +74,7 @@ class LogContext:
     reader: StoreReader
     index: IndexCheck
     settled: int
-    topics: Mapping[str, int] | None
-    """Numbers of queues."""
+    topics: ListedTopics
     bounds: Mapping[Queue, tuple[int, int]]
     told: Callable[[int], None]
     batch_topics: frozenset[str] = frozenset()
@@ -67,17 +86,6 @@ class LogContext:
     """Physical offsets in which every record ends with a CRC of itself."""
     tag_entries: TagEntries = field(default_factory=TagEntries)
     """Where every record's TAGS must have an index entry; elsewhere they may."""
-    unlisted: frozenset[str] = frozenset()
-    """Topics that had queues at the last orderly stop without being listed: nobody can have deleted them."""
-
-    def allows(self, topic: str, queue_id: int) -> bool | None:
-        """Return whether a queue without files can be one of the store; None where its topic was deleted."""
-        if self.topics is None:
-            return True
-        if topic in self.topics:
-            return queue_id < self.topics[topic]
-        kept = is_system_topic(topic) or topic in self.unlisted
-        return True if kept and queue_id < _MAX_SYSTEM_QUEUES else None
 
 
 @dataclass(slots=True)
@@ -285,7 +293,7 @@ class LogFileCheck:
         if light:
             if known is None and context.light_queues is not None and topic not in context.light_queues:
                 return  # units of light queues were not asked for
-        elif known is None and (allowed := context.allows(topic, queue_id)) is None:
+        elif known is None and (allowed := context.topics.allows(topic, queue_id)) is None:
             return  # of a topic that was deleted
         elif known is None and not allowed:
             self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
