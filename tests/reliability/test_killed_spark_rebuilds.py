@@ -108,12 +108,14 @@ def as_it_was(path: Path, before: dict[str, bytes], wanted: dict[str, bytes], co
 
 
 def strike(path: Path, number: int, rng: random.Random, over: threading.Event, killed: list[int]) -> None:
-    """Kill a Python worker once there are so many files."""
+    """Kill the Python workers once there are so many files: the idle ones of earlier jobs, and those at work."""
     if made_beside(path, number, over.is_set):
         workers = workers_of(os.getpid())
-        if workers and not over.is_set():
-            killed.append(rng.choice(workers))
-            os.kill(killed[0], signal.SIGKILL)
+        rng.shuffle(workers)
+        for worker in workers if not over.is_set() else ():
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
 
 
 def test_a_worker_is_killed(
