@@ -18,7 +18,7 @@ from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, LEVEL, SEED, seeds
-from tests.store.damage import flip
+from tests.store.damage import bodies_of, flip
 from tests.store.forging import HEAD, forged
 
 FILE_SIZE = 1 << 16
@@ -87,17 +87,10 @@ def next_record(path: Path, phy_offset: int) -> int:
 
 
 def served(path: Path) -> dict[tuple[str, int, int], bytes]:
-    found: dict[tuple[str, int, int], bytes] = {}
     with StoreReader(path, CONFIG) as reader:
         assert "secret" not in reader.topics()
         assert reader.query_message("secret", "secret") == []
-        for topic in reader.topics():
-            for queue in reader.queues(topic):
-                low, high = reader.bounds(topic, queue)
-                for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], on_missing="skip"):
-                    for row in batch.to_pylist():
-                        found[topic, queue, row["queueOffset"]] = row["body"]
-    return found
+        return bodies_of(reader)
 
 
 def go_on(path: Path, afterwards: str) -> int:

@@ -15,7 +15,7 @@ import pytest
 from rocketflow_store import MessageStore
 from tests.reliability.checker import findings
 from tests.reliability.results import Tally
-from tests.reliability.trials import COMMAND_LINE, LEVEL, environment, seeds
+from tests.reliability.trials import COMMAND_LINE, LEVEL, environment, processes_marked, seeds
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,14 +58,7 @@ class Demo:
 
     def processes(self) -> list[str]:
         """Command lines of what lives of it."""
-        found = []
-        for one in Path("/proc").iterdir():
-            try:
-                if one.name.isdigit() and self._mark.encode() in (one / "environ").read_bytes().split(b"\0"):
-                    found.append((one / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-            except OSError:
-                continue  # it ended meanwhile, or belongs to somebody else
-        return found
+        return processes_marked(self._mark)
 
     def temporary_directories(self) -> list[str]:
         """What Spark made for itself and did not remove."""

@@ -40,15 +40,8 @@ class Planted:
 
     def served(self) -> dict[Place, bytes]:
         """What a reader gets, damaged rows left out."""
-        found: dict[Place, bytes] = {}
         with StoreReader(self.path) as reader:
-            for topic in reader.topics():
-                for queue in reader.queues(topic):
-                    low, high = reader.bounds(topic, queue)
-                    for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], on_missing="skip"):
-                        for row in batch.to_pylist():
-                            found[topic, queue, row["queueOffset"]] = row["body"]
-        return found
+            return bodies_of(reader)
 
     def keys_found(self) -> set[Place]:
         """Places of the messages that their keys lead to."""
@@ -59,6 +52,18 @@ class Planted:
                 for one in reader.query_message(place[0], key_of(place))
                 if (one.topic, one.queue_id, one.queue_offset) == place
             }
+
+
+def bodies_of(reader: StoreReader) -> dict[Place, bytes]:
+    """Every body that a reader gives out, damaged rows left out."""
+    found: dict[Place, bytes] = {}
+    for topic in reader.topics():
+        for queue in reader.queues(topic):
+            low, high = reader.bounds(topic, queue)
+            for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], on_missing="skip"):
+                for row in batch.to_pylist():
+                    found[topic, queue, row["queueOffset"]] = row["body"]
+    return found
 
 
 def key_of(place: Place) -> str:

@@ -102,7 +102,14 @@ class ConsumeQueue(UnitFiles):
 
     def offset_near(self, phy_offset: int) -> int | None:
         """Return the queue offset whose unit points at `phy_offset`, None if there is none where it would be."""
-        start, stop = self.first_unit, self.scan_end()
+        start = self.first_behind(phy_offset, self.scan_end())
+        begin = max(start - _NEAR_UNITS, self.first_unit)
+        hits = np.flatnonzero(self.units(begin, start + _NEAR_UNITS)["phy_offset"] == phy_offset)
+        return begin + int(hits[0]) if len(hits) else None
+
+    def first_behind(self, phy_offset: int, stop: int) -> int:
+        """Return the first queue offset below `stop` whose unit does not point before `phy_offset`, else `stop`."""
+        start = self.first_unit
         while start < stop:
             middle = (start + stop) // 2
             unit = self.units(middle, middle + 1)
@@ -110,9 +117,7 @@ class ConsumeQueue(UnitFiles):
                 start = middle + 1
             else:
                 stop = middle
-        begin = max(start - _NEAR_UNITS, self.first_unit)
-        hits = np.flatnonzero(self.units(begin, start + _NEAR_UNITS)["phy_offset"] == phy_offset)
-        return begin + int(hits[0]) if len(hits) else None
+        return start
 
     def next_file(self, offset: int) -> int:
         """First queue offset of the file behind the one that `offset` belongs in."""

@@ -116,14 +116,7 @@ class RecordBoundaries:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return -1
-        low, high = queue.first_unit, self._queues.bounds(topic, queue_id)[1]
-        while low < high:
-            middle = (low + high) // 2
-            unit = queue.units(middle, middle + 1)
-            if len(unit) and int(unit["phy_offset"][0]) < phy_offset:
-                low = middle + 1
-            else:
-                high = middle
+        low = queue.first_behind(phy_offset, self._queues.bounds(topic, queue_id)[1])
         unit = queue.units(max(low - 1, queue.first_unit), low)
         if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
             return -1

@@ -15,7 +15,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from tests.reliability.trials import COMMAND_LINE, environment
+from tests.reliability.trials import COMMAND_LINE, environment, processes_marked
 
 JOBS = ["kafka_bridge", "quality", "rebuild_index", "requeue", "stream"]
 
@@ -60,14 +60,7 @@ class Submitted:
 
     def members(self) -> list[str]:
         """Return the command lines of its processes that are alive."""
-        found = []
-        for one in Path("/proc").iterdir():
-            try:
-                if one.name.isdigit() and self._mark.encode() in (one / "environ").read_bytes().split(b"\0"):
-                    found.append((one / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-            except OSError:
-                continue  # it ended meanwhile
-        return [one for one in found if one]
+        return [one for one in processes_marked(self._mark) if one]
 
     def wait_until_gone(self) -> None:
         deadline = time.monotonic() + 30
