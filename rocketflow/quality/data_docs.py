@@ -1,6 +1,7 @@
-"""Results as a static site: our trend page in front, Great Expectations' own Data Docs behind it.
+"""Results as a static site that needs no network: the trend in front, Great Expectations' Data Docs behind it.
 
 Data Docs are rendered by GX from the results in the store, on demand: rendering costs GX seconds, which no batch has.
+Frame and index of its pages are ours: GX's own take styles and scripts from other hosts, and show no index without.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from rocketflow.errors import UsageError
 from rocketflow.quality.loading import load_great_expectations
@@ -20,18 +22,32 @@ from rocketflow.quality.results import read_results
 from rocketflow.quality.trend import svg, table_rows, trend_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rocketflow.quality.results import BatchResult
 
 _MARK: Final = ".rocketflow-quality-docs"
 _DOCS: Final = "data_docs"
-_STYLE: Final = """
-body { font: 14px/1.4 sans-serif; margin: 1.5rem; color: #222; }
-svg { width: 100%; max-width: 1260px; border: 1px solid #ddd; }
-table { border-collapse: collapse; } td, th { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: left; }
-td.number { text-align: right; } .failed { color: #b00020; } .passed { color: #1b7f3b; }
-"""
+_VIEW: Final = {"module_name": "rocketflow.quality.offline_view", "class_name": "OfflinePageView"}
+_SECTIONS: Final = {
+    "expectations": {
+        "class_name": "DefaultSiteSectionBuilder",
+        "source_store_name": "expectations_store",
+        "renderer": {"class_name": "ExpectationSuitePageRenderer"},
+        "view": _VIEW,
+    },
+    "validations": {
+        "class_name": "DefaultSiteSectionBuilder",
+        "source_store_name": "validation_results_store",
+        "renderer": {"class_name": "ValidationResultsPageRenderer"},
+        "view": _VIEW,
+        "run_name_filter": {"matches_regex": "^"},  # all: by default a sink id with "profiling" in it has no page
+    },
+    "profiling": "None",
+}
+_SUITES: Final = "expectations"
+_BATCHES: Final = ("when", "batch", "where", "rows", "good", "quarantined", "malformed", "outcome", "suite")
+_PAGES: Final = ("suite", "batch", "where", "when", "outcome", "rows", "quarantined", "malformed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,48 +70,79 @@ def build_site(store: str, target: Path, topic: str | None = None, most: int = 1
     target.mkdir(parents=True, exist_ok=True)
     (target / _MARK).touch()
     shutil.rmtree(target / _DOCS, ignore_errors=True)
-    _data_docs(results[-most:], target / _DOCS)
+    pages = _data_docs(results[-most:], target / _DOCS)
+    (target / _DOCS / "index.html").write_text(_docs_index(results[-most:], pages), "utf-8")
     title = (
         f"Quality of {topic or ', '.join(sorted({part['topic'] for one in results for part in one.fields['ranges']}))}"
     )
     picture = svg(trend_of(results), title)
     (target / "trend.svg").write_text(picture, "utf-8")
-    (target / "index.html").write_text(_page(title, picture, results), "utf-8")
+    (target / "index.html").write_text(_front(title, picture, results, pages), "utf-8")
     rows = sum(one.fields["rows"] for one in results)
     good = sum(one.fields["good"] for one in results)
     return BuiltSite(target / "index.html", min(len(results), most), good / rows if rows else 1.0)
 
 
-def _page(title: str, picture: str, results: Sequence[BatchResult]) -> str:
-    columns = ("when", "batch", "where", "rows", "good", "quarantined", "malformed", "outcome", "suite")
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{"number" if isinstance(row[name], int) else row_class(row) if name == "outcome" else ""}">'
-            f"{escape(str(row[name]))}</td>"
-            for name in columns
-        )
-        + "</tr>\n"
-        for row in table_rows(results)
+def _front(title: str, picture: str, results: Sequence[BatchResult], pages: Mapping[str, PurePosixPath]) -> str:
+    links = {name: _DOCS / page for name, page in pages.items()}
+    return _page(
+        title,
+        f'<p><a href="{_DOCS}/index.html">Data Docs of Great Expectations</a></p>\n{picture}\n'
+        f"<h2>{len(results)} batches</h2>\n{_table(_BATCHES, results, links)}",
     )
-    head = "".join(f"<th>{name}</th>" for name in columns)
+
+
+def _docs_index(results: Sequence[BatchResult], pages: Mapping[str, PurePosixPath]) -> str:
+    suites = "".join(
+        f'<li><a href="{_href(_suite_page(name))}">{escape(name)}</a></li>'
+        for name in sorted({one.fields["suite"]["name"] for one in results})
+    )
+    return _page(
+        "Data Docs",
+        f'<p><a href="../index.html">Trend</a></p>\n<h2>{len(results)} validation results, newest first</h2>\n'
+        f'{_table(_PAGES, results, pages)}\n<h2>Expectation suites</h2><ul id="suites">{suites}</ul>',
+    )
+
+
+def _page(title: str, body: str) -> str:
+    from rocketflow.quality.offline_view import SITE_STYLE
+
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>\n"
-        f'<p><a href="{_DOCS}/index.html">Data Docs of Great Expectations</a></p>\n{picture}\n'
-        f'<h2>{len(results)} batches</h2>\n<table id="batches"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table>"
-        "</body></html>\n"
+        f"<style>{SITE_STYLE}</style></head><body><h1>{escape(title)}</h1>\n{body}</body></html>\n"
     )
 
 
-def row_class(row: dict[str, Any]) -> str:
-    """How an outcome is shown."""
-    return "passed" if row["success"] else "failed"
+def _table(columns: Sequence[str], results: Sequence[BatchResult], pages: Mapping[str, PurePosixPath]) -> str:
+    """Results as rows, newest first; the batch links to its page where it has one."""
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(_cell(name, row, pages.get(row["page"])) for name in columns) + "</tr>\n"
+        for row in table_rows(results)
+    )
+    return f'<table id="batches"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
 
 
-def _data_docs(results: Sequence[BatchResult], target: Path) -> None:
-    """GX's own site builder, over a context that exists as long as it takes."""
+def _cell(name: str, row: Mapping[str, Any], page: PurePosixPath | None) -> str:
+    told = escape(str(row[name]))
+    if name == "batch" and page is not None:
+        told = f'<a href="{_href(page)}">{told}</a>'
+    if name == "outcome":
+        return f'<td class="{"passed" if row["success"] else "failed"}">{told}</td>'
+    return f'<td class="number">{told}</td>' if isinstance(row[name], int) else f"<td>{told}</td>"
+
+
+def _href(page: PurePosixPath) -> str:
+    return escape(quote(str(page)))
+
+
+def _suite_page(name: str) -> PurePosixPath:
+    *folders, last = name.split(".")
+    return PurePosixPath(_SUITES, *folders, f"{last}.html")
+
+
+def _data_docs(results: Sequence[BatchResult], target: Path) -> dict[str, PurePosixPath]:
+    """{result: its page} of what GX's site builder makes, over a context that exists as long as it takes."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     load_great_expectations()
     import great_expectations as gx
@@ -112,6 +159,7 @@ def _data_docs(results: Sequence[BatchResult], target: Path) -> None:
             site_config={
                 "class_name": "SiteBuilder",
                 "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+                "site_section_builders": _SECTIONS,
                 "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(target.resolve())},
             },
         )
@@ -120,13 +168,14 @@ def _data_docs(results: Sequence[BatchResult], target: Path) -> None:
             asked = [each["expectation_config"] for each in one.fields["result"]["results"]]
             kept = [{key: each[key] for key in ("type", "kwargs", "meta", "severity") if key in each} for each in asked]
             context.suites.add(ExpectationSuite(name=name, expectations=kept))
-        for one in results:
-            _store(context, one)
-        context.build_data_docs(site_names=["rocketflow"])
+        pages = {one.name: _store(context, one) for one in results}
+        context.build_data_docs(site_names=["rocketflow"], build_index=False)
+    shutil.rmtree(target / "static", ignore_errors=True)  # styles, fonts and pictures of GX's own frame
+    return pages
 
 
-def _store(context: Any, one: BatchResult) -> None:
-    """A result where GX's site builder looks for results."""
+def _store(context: Any, one: BatchResult) -> PurePosixPath:
+    """A result where GX's site builder looks for results; the page that it will make of it."""
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult, RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
@@ -174,3 +223,5 @@ def _store(context: Any, one: BatchResult) -> None:
         batch_identifier=one.name,
     )
     context.validation_results_store.set(key, made)
+    *folders, name = key.to_tuple()  # type: ignore[no-untyped-call]
+    return PurePosixPath("validations", *folders, f"{name}.html")

@@ -160,9 +160,10 @@ def _when(stamp_ms: int) -> str:
 
 
 def table_rows(results: Sequence[BatchResult]) -> list[dict[str, Any]]:
-    """What the page's table says of every batch, newest first."""
+    """What the pages' tables say of every batch, newest first; `page` is the name of its result."""
     return [
         {
+            "page": one.name,
             "when": _when(one.stored_ms),
             "batch": one.fields["batchId"],
             "where": ", ".join(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
@@ -69,6 +70,51 @@ def test_the_trend_is_what_the_batches_were(checked: tuple[Path, Path], capsys: 
     capsys.readouterr()
 
 
+class Page(HTMLParser):
+    """What a page of the site links to, and what it loads."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self._folder = file.parent
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "href" and tag == "a" and value and not value.startswith("#"):
+                self.links.append(value)
+            elif name in ("src", "href", "data", "srcset", "poster"):
+                self.loaded.append(value or "")
+        if tag in ("script", "link", "iframe", "img"):
+            self.loaded.append(tag)
+
+    @property
+    def targets(self) -> list[Path]:
+        return [(self._folder / unquote(one.partition("#")[0])).resolve() for one in self.links]
+
+
+def test_the_site_needs_no_network(checked: tuple[Path, Path]) -> None:
+    """No page loads anything, each link leads to a page, and each page can be reached from the first."""
+    _, site = checked
+    front, index = site / "index.html", site / "data_docs" / "index.html"
+    seen, left = set(), [front.resolve()]
+    while left:
+        file = left.pop()
+        seen.add(file)
+        page = Page(file)
+        assert page.loaded == [], file
+        assert not re.search(r"url\(|@import", file.read_text("utf-8")), file
+        assert [one for one in page.targets if not one.is_file()] == [], file
+        left += [one for one in page.targets if one not in seen]
+    assert seen == {one.resolve() for one in site.rglob("*.html")}
+    validations = {one.resolve() for one in (site / "data_docs" / "validations").rglob("*.html")}
+    assert len(validations) == 3
+    assert validations <= set(Page(front).targets)
+    assert validations <= set(Page(index).targets)
+    assert index.resolve() in Page(front).targets
+
+
 @pytest.mark.browser
 def test_a_browser_shows_the_site(checked: tuple[Path, Path], tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -85,19 +131,22 @@ def test_a_browser_shows_the_site(checked: tuple[Path, Path], tmp_path: Path) ->
         )
         return done.stdout
 
+    def text(page: Path) -> str:
+        return re.sub(r"<[^>]+>|\s+", " ", shown(page, "--dump-dom"))
+
     front = shown(site / "index.html", "--dump-dom")
     assert "Quality of data" in front
     assert front.count(f'data-expectation="{LABEL}"') == 3
     assert "batch quarantined" in front
-    index = shown(site / "data_docs" / "index.html", "--dump-dom")
-    pages = sorted((site / "data_docs" / "validations").rglob("*.html"))
-    assert len(pages) == 3
-    for page in pages:  # each is linked from the index, and the browser finds it there
-        assert page.relative_to(site / "data_docs").as_posix() in html.unescape(index).replace("%3A", ":")
-    told = re.sub(r"<[^>]+>|\s+", " ", shown(pages[1], "--dump-dom"))
+    index = text(site / "data_docs" / "index.html")
+    assert "3 validation results" in index
+    for place, outcome in (("[0, 3)", "passed"), ("[3, 6)", "quarantined"), ("[6, 9)", "batch quarantined")):
+        assert re.search(rf"tested \w+ +\d +data/0 {re.escape(place)} +[-:\d ]+ +{outcome} ", index)
+    told = text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
     assert re.search(r"Status: +Failed", told)
     assert re.search(r"33\.33\d*% +unexpected", told)
     assert "data/0 [3, 6)" in told
-    picture = tmp_path / "front.png"
-    shown(site / "index.html", f"--screenshot={picture}", "--window-size=1300,700")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    for name in ("index.html", "data_docs/index.html"):
+        picture = tmp_path / "shown.png"
+        shown(site / name, f"--screenshot={picture}", "--window-size=1300,700")
+        assert picture.read_bytes().startswith(b"\x89PNG")
