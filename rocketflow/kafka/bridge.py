@@ -37,17 +37,17 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
 
 def run_command(arguments: Sequence[str], direction: str) -> int:
     """One `rocketflow bridge` command line; the exit code."""
-    given = list(arguments)
-    as_json = "--json" in given
-    asked = options.parse(
-        [one for one in given if one != "--json"],
+    parser = options.bridge_parser(
         program=f"rocketflow bridge {direction}",
         direction=direction,
         example=f"rocketflow bridge {direction} --bootstrap localhost:9092 --store /data/store --topics orders "
         "--until-caught-up",
     )
+    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    given = parser.parse_args(arguments)
+    asked = options.options_of(given, direction)
     summary = run_bridge(asked)
-    if as_json:
+    if given.json:
         print(json.dumps(summary.as_dict()), flush=True)
     else:
         how = "stopped by " + summary.stopped if summary.stopped else "caught up"

@@ -207,12 +207,18 @@ def _default_id(direction: str, choice: TopicChoice) -> str:
     return f"{direction}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 
 
-def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
-    """The options of a command line; argparse ends a wrong one with exit code 2."""
+def bridge_parser(*, program: str, direction: str | None, example: str) -> BridgeParser:
+    """Return the parser of a command line of one direction; it ends a wrong one with exit code 2."""
     parser = BridgeParser(
         prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
     )
     add_arguments(parser, direction=direction)
+    return parser
+
+
+def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
+    """The options of a command line."""
+    parser = bridge_parser(program=program, direction=direction, example=example)
     return options_of(parser.parse_args(arguments), direction)
 
 

@@ -57,14 +57,17 @@ class LagListener(StreamingQueryListener):
             return self._losses.get(query_id, (0, 0))
 
     def total(self, query_id: str | None = None) -> QueueLag:
-        """All queues together, of one query or of all: messages and bytes added up, the largest ms."""
+        """All queues together, of one query or of all: messages and bytes added up, the largest ms.
+
+        What is not known of one queue is left out of the sum; None where it is known of no queue that waits.
+        """
         with self._lock:
             chosen = [one for query, lags in self._lags.items() if query_id in (None, query) for one in lags.values()]
         return QueueLag(
             sum(one.latest for one in chosen),
             sum(one.messages for one in chosen),
-            sum(one.bytes for one in chosen),
-            max((one.ms for one in chosen), default=0),
+            _of_known(sum, [one.bytes for one in chosen if one.messages]),
+            _of_known(max, [one.ms for one in chosen if one.messages]),
         )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -89,7 +92,8 @@ class LagListener(StreamingQueryListener):
             self._lags[query_id] = lags
             self._losses[query_id] = (events, messages)
         total = self.total(query_id)
-        _log.info("query %s is behind by %d messages, %d bytes, %d ms", query_id, total.messages, total.bytes, total.ms)
+        size, age = ("?" if one is None else one for one in (total.bytes, total.ms))
+        _log.info("query %s is behind by %d messages, %s bytes, %s ms", query_id, total.messages, size, age)
         if self._on_lag is not None:
             self._on_lag(query_id, lags)
 
@@ -101,6 +105,12 @@ class LagListener(StreamingQueryListener):
         with self._lock:
             self._lags.pop(str(event.id), None)
             self._losses.pop(str(event.id), None)
+
+
+def _of_known(together: Callable[[list[int]], int], found: list[int | None]) -> int | None:
+    """Return the known ones together; 0 of none, None where none is known."""
+    known = [one for one in found if one is not None]
+    return together(known) if known else None if found else 0
 
 
 def _report(latest_offset: Any) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if parsed.txn_id is not None:
         raise OptionError("txnId", "option txnId is for df.write: a query has its sinkId, else its own id")
     if overwrite:
-        raise StoreError("output mode complete would overwrite; a log is only appended to: use append")
+        raise StoreError('output mode complete would overwrite; a log is only appended to: use .outputMode("append")')
     parsed.check_schema(schema)
     check_writable_directory(Path(parsed.path), parsed.store_config())
     freeze_heap_once()
@@ -87,7 +87,7 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     if parsed.sink_id is not None:
         raise OptionError("sinkId", "option sinkId is for streaming queries: txnId has a df.write done once")
     if overwrite:
-        raise StoreError("mode overwrite is not possible; a log is only appended to: use mode append")
+        raise StoreError('mode overwrite is not possible; a log is only appended to: use .mode("append")')
     parsed.check_schema(schema)
     check_writable_directory(Path(parsed.path), parsed.store_config())
     return BatchWriter(parsed)

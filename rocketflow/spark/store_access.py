@@ -15,7 +15,8 @@ import numpy as np
 
 from rocketflow.spark.options import StoreLocation
 from rocketflow.spark.stream_offset import NO_RECORD, QueueKey, QueuePosition
-from rocketflow_store import StoreConfig, StoreError, StoreReader
+from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.reading.queue_figures import stored_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,14 +149,8 @@ class SourceStores:
         return queue.units_per_file if queue is not None else 0
 
     def store_timestamp_ms(self, key: QueueKey, offset: int) -> int | None:
-        """When the message at `offset` was stored; None where it is not there (any more)."""
-        reader = self.reader(key.store)
-        try:
-            for batch in reader.read(key.topic, key.queue_id, offset, offset + 1, ["storeTimestamp"]):
-                return int(batch.column(0).view("int64")[0].as_py()) // 1000
-        except StoreError:
-            return None
-        return None
+        """When the message at `offset` was stored; None where it cannot be read."""
+        return stored_at(self.reader(key.store), key.topic, key.queue_id, offset)
 
     def index_coverage(self, store: str) -> tuple[int, int] | None:
         """Physical range [start, end) that the key index speaks for; None where it cannot be relied on."""
