@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
 _MARK: Final = ".rocketflow-demo"
+EVENT_TIME: Final = """\
+event time: bornTimestamp is a flight's departure, and the csv is not in its order (January, October to December,
+  February to September): a stream of several batches with a watermark on it drops the months behind December as late"""
 DELAYS_SQL: Final = """
 SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
                             'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
@@ -255,6 +258,7 @@ def _next_steps(report: DemoReport) -> None:
     if topic:
         print(f"  {command} store cat {report.store} --topic {topic} --max 5")
         print(f"  {command} store find {report.store} --topic flights --key N14228 --max 3")
+        print(EVENT_TIME)
     else:
         print(f"  {command} store verify {report.store}")
         print(f"  {command} store info {report.store} --json")

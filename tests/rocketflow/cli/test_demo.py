@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
+from rocketflow.demo import EVENT_TIME
+from rocketflow.flights import load_flights
 from rocketflow_store import StoreReader
 
 
@@ -40,6 +43,11 @@ def test_the_flights_come_out_right_and_a_second_demo_begins_anew(tmp_path: Path
         events = [reader.bounds("flight-delays", queue) for queue in reader.queues("flight-delays")]
         assert sum(high - low for low, high in events) == 128_432
     assert not (home / "store" / "left-over").exists()
+    assert EVENT_TIME in done.stdout
+    months = (
+        pc.value_counts(load_flights()["month"]).field("values").to_pylist()
+    )  # in the order of each one's first row
+    assert months == [1, *range(10, 13), *range(2, 10)]
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_bridge_help_shows_the_options_of_its_direction(
 ) -> None:
     assert run(["bridge", direction, "--help"]) == 0
     out = capsys.readouterr().out
-    assert all(option in out for option in ("--bootstrap", "--topics", *shown))
+    assert all(option in out for option in ("--bootstrap", "--topics", "--json", *shown))
     assert not any(option in out for option in hidden)
     wrong = [hidden[0], *(["1"] if hidden[0] == "--queues" else [])]
     asked = ["bridge", direction, "--bootstrap", "127.0.0.1:1", "--store", "/s", "--topics", "t"]

@@ -159,11 +159,11 @@ def test_partitions_as_asked(spark: SparkSession, store: Path) -> None:
 
 
 def test_sql_using(spark: SparkSession, store: Path) -> None:
-    spark.sql(f"CREATE TEMPORARY VIEW messages USING rocketflow OPTIONS (path '{store}', subscribe 'orders')")
+    spark.sql(f"CREATE TEMPORARY VIEW orders_by_sql USING rocketflow OPTIONS (path '{store}', subscribe 'orders')")
     try:
-        assert spark.sql("SELECT count(*) n FROM messages WHERE tags = 'b'").first()["n"] == 250
+        assert spark.sql("SELECT count(*) n FROM orders_by_sql WHERE tags = 'b'").first()["n"] == 250
     finally:
-        spark.catalog.dropTempView("messages")
+        spark.catalog.dropTempView("orders_by_sql")
 
 
 @pytest.mark.parametrize(
