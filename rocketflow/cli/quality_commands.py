@@ -124,7 +124,7 @@ def check(
             print(f"{mark}  {one['label']}" + (f"  {one['unexpected']} unexpected" if one["unexpected"] else ""))
         print(f"{found['rows']} rows, {found['quarantined']} bad ones, {found['malformed']} unreadable bodies")
     if found["failed"]:
-        print("error: " + "; ".join(found["failed"]), file=sys.stderr)
+        print(f"error: topic {topic} does not pass {suite}: {'; '.join(found['failed'])}", file=sys.stderr)
         raise typer.Exit(failures.EXIT_FINDINGS)
 
 

@@ -201,7 +201,10 @@ def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: Chec
             f"{one['topic']}/{one['queueId']} [{one['from']}, {one['to']})"
             for one in named_ranges(report.ranges, settings.route.topics)
         )
-        raise QualityFailedError(f"batch {batch_id} ({where}): {told}; nothing of it was written")
+        raise QualityFailedError(
+            f"topic {', '.join(settings.route.topics)}, batch {batch_id} ({where}): {told}; nothing of it was written. "
+            "Correct the suite, or have what fails set aside (action quarantine); then start again on this checkpoint"
+        )
 
 
 def describe(verdict: Verdict) -> str:

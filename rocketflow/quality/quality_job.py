@@ -350,9 +350,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = parse_arguments(arguments)
         suite, spec = preflight(job)
         from rocketflow.quality.session import quality_session
+        from rocketflow.spark.session import stopped_by_errors
 
         spark = quality_session("rocketflow-quality")
-        summary = QualityQuery(spark, job, suite, spec).run()
+        with stopped_by_errors(spark):
+            summary = QualityQuery(spark, job, suite, spec).run()
     except Exception as error:  # every failure becomes one line and an exit code
         return exit_code_of(error)
     print(summary.as_json(), flush=True)

@@ -6,6 +6,7 @@ Unix sockets between JVM and Python save about 40 ms a micro-batch; the plain lo
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.runtime import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -109,3 +110,14 @@ def build_session(
     if "ROCKETFLOW_DEBUG" not in os.environ:  # what it logs with a stack trace is raised too, and told in one line
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
+
+
+@contextlib.contextmanager
+def stopped_by_errors(spark: SparkSession) -> Iterator[None]:
+    """Stop a session whose job fails, so that nothing of Spark's is printed behind the error that the job ends with."""
+    try:
+        yield
+    except Exception:
+        with contextlib.suppress(Exception):  # the JVM may be what failed
+            spark.stop()
+        raise

@@ -144,12 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = parse_arguments(arguments)
         preflight(job)
-        from rocketflow.spark.session import build_session
+        from rocketflow.spark.session import build_session, stopped_by_errors
 
         spark = build_session("rocketflow-stream")
         if "ROCKETFLOW_DEBUG" not in os.environ:
             spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line below
-        summary = run(spark, job)
+        with stopped_by_errors(spark):
+            summary = run(spark, job)
     except Exception as error:  # every failure becomes one line and an exit code
         return exit_code_of(error)
     print(summary.as_json("stream"), flush=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from rocketflow_store.schedule.delivery import deliver_due
 from rocketflow_store.sink.sink_commit import CheckpointWentBackError, ReplayMismatchError
 from tests.quality.flight_rules import SUITE, bad_flights
 from tests.quality.topics import fill, origins, rows_of, write_suite
+from tests.reliability.trials import COMMAND_LINE, LEVEL, environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,7 +165,7 @@ def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path)
         (("unexpected_rows_expectation", {"unexpected_rows_query": query.format("dies(i)")}), "crashed|exited"),
         (
             failing,
-            r"batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was written",
+            r"topic data, batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was ",
         ),
     ):
         job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, asked, schema="i int"))
@@ -374,3 +377,42 @@ def test_a_condition_in_sql_shows_what_it_is_about(spark: SparkSession, tmp_path
     (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
     (told,) = json.loads(dict(row["properties"])["QUALITY_VIOLATIONS"])
     assert told["observed"] == {"a`b": "5", "s": "x" * 64, "n": "{1}"}
+
+
+@pytest.mark.skipif(LEVEL == "sample", reason="a Spark of its own: RF_FAULTS=1 runs it")
+def test_a_job_whose_gate_failed_ends_with_one_clear_line(tmp_path: Path) -> None:
+    fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 7, 3)])
+    file = write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND_LINE,
+        "submit",
+        "quality",
+        "--source",
+        str(tmp_path / "store"),
+        "--suite",
+        file,
+    ]
+    command += [
+        "--subscribe",
+        "data",
+        "--quarantine-topic",
+        "bad",
+        "--checkpoint",
+        str(tmp_path / "c"),
+        "--action",
+        "fail",
+    ]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(
+        "error: topic data, batch 0 (data/0 [0, 2), data/1 [0, 2)): expect_column_values_to_be_between"
+    )
+    assert last.endswith(
+        "nothing of it was written. Correct the suite, or have what fails set aside (action quarantine); "
+        "then start again on this checkpoint"
+    )
+    assert "Traceback" not in done.stderr

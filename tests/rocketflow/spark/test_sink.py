@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
 from rocketflow.spark.option_values import OptionError
@@ -213,11 +214,29 @@ def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: Sp
         assert message.keys == "123 all"
         assert len(reader.query_message("out", "all", 64)) == 64
     write = rows.write.format("rocketflow").option("path", str(path)).option("topic", "out")
-    with pytest.raises(Exception, match="append"):
+    with pytest.raises(Exception, match=r'use \.mode\("append"\)'):
         write.mode("overwrite").save()
+    for mode in ("errorifexists", "ignore"):  # Spark's own refusal
+        with pytest.raises(AnalysisException) as caught:
+            write.mode(mode).save()
+        assert any('use df.write.mode("append")' in note for note in caught.value.__notes__)
     with pytest.raises(Exception, match="sinkId is for streaming queries: txnId"):
         write.mode("append").option("sinkId", "copy").save()
     assert bodies(path) == found
+
+
+def test_output_modes_that_a_log_has_not_name_append(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "s", ["a"])
+    rows = source(spark, tmp_path / "s").selectExpr("body")
+    for mode, counted in (("complete", rows.groupBy("body").count().select("body")), ("update", rows)):
+        write = counted.writeStream.format("rocketflow").outputMode(mode).option("topic", "out")
+        write = write.option("path", str(tmp_path / "s")).option("checkpointLocation", str(tmp_path / mode))
+        with pytest.raises(StreamingQueryException) as caught:
+            write.start().awaitTermination(120)
+        told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+        assert '.outputMode("append")' in told, told
+    with StoreReader(tmp_path / "s") as reader:
+        assert reader.topics() == ["in"]
 
 
 def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
