@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: a master and two workers on loopback addresses of their own."""
+"""A Spark standalone cluster on this machine, started as the README of `rocketflow/spark` says: two workers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
+import rocketflow.spark
 from rocketflow.spark.session import prepare_environment
 from tests.ports import free_port
 
-_SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
-_WORKERS: Final = ("127.0.0.2", "127.0.0.3")
+_README: Final = Path(rocketflow.spark.__file__).with_name("README.md")
 _START_SECONDS: Final = 60
+
+
+def _documented() -> tuple[str, list[str]]:
+    """What the README says for such a cluster: the lines that set variables, and the commands, the master's first."""
+    chapter = _README.read_text("utf-8").split("## A cluster of one machine", 1)[1]
+    lines = chapter.split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
+    commands = [line.removesuffix(" &") for line in lines if line.endswith(" &")]
+    return "\n".join(line for line in lines if not line.endswith(" &")), commands
 
 
 def _started(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
@@ -31,38 +37,31 @@ def _started(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def standalone_cluster(directory: Path) -> Iterator[str]:
-    """The master's URL; everything is stopped at the end."""
+    """Start a cluster by the commands of the README, with a port and directories of its own; yield the master's URL."""
     prepare_environment()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK_GATEWAY")}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment |= {"PATH": path, "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(directory / "local")}
     running: list[subprocess.Popen[bytes]] = []
+    variables, (master, *workers) = _documented()
+    port = str(free_port())
+    variables = variables.replace("7077", port).replace("/tmp/spark-work", str(directory / "work"))
 
-    def start(name: str, host: str, arguments: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
+    def start(name: str, command: str) -> tuple[subprocess.Popen[bytes], Path]:
         log = directory / f"{name}.log"
+        script = f"{variables}\nexec env {command} --webui-port 0"
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [str(_SPARK_CLASS), *arguments],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**environment, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(directory / name)},
-            )
+            process = subprocess.Popen(["bash", "-c", script], stdout=out, stderr=subprocess.STDOUT, env=environment)
         running.append(process)
         return process, log
 
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    worker = "org.apache.spark.deploy.worker.Worker"
     try:
-        process, log = start("master", "127.0.0.1", master)
+        process, log = start("master", master)
         _started(log, "I have been elected leader", process)
-        workers = []
-        for host in _WORKERS:
-            sizes = ["--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", str(directory / "work")]
-            workers.append(start(f"worker-{host}", host, [worker, "--host", host, *sizes, url]))
-        for process, log in workers:
+        begun = [start(f"worker-{number}", command) for number, command in enumerate(workers)]
+        for process, log in begun:
             _started(log, "Successfully registered with master", process)
-        yield url
+        yield f"spark://127.0.0.1:{port}"
     finally:
         for process in reversed(running):
             process.terminate()
