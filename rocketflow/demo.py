@@ -138,7 +138,7 @@ def _flights(home: Path) -> DemoReport:
 def _copy_of_store(source: Path, home: Path) -> DemoReport:
     """Stream every user topic of an existing store into a store of our own, and compare the counts."""
     from rocketflow_store import StoreReader
-    from rocketflow_store.topic_names import is_system_topic
+    from rocketflow_store.model.topic_names import is_system_topic
 
     with StoreReader(source) as reader:
         counts = {topic: _count(reader, topic) for topic in reader.topics() if not _internal(topic, is_system_topic)}

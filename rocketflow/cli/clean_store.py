@@ -14,7 +14,7 @@ def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | Non
     """The files that went (or would), oldest first, and where the store begins then."""
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
     from rocketflow_store.config import StorePaths, check_directory
-    from rocketflow_store.errors import NotAStoreError
+    from rocketflow_store.model.errors import NotAStoreError
     from rocketflow_store.services.clean_service import preview_clean
 
     check_directory(Path(path), must_exist=True)

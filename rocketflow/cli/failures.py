@@ -12,7 +12,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.printable import printable
 from rocketflow.stdout import drop
 from rocketflow.stop_signals import StoppedError
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

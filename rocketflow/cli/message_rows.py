@@ -8,10 +8,10 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.times import iso_time
-from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
 
 if TYPE_CHECKING:
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
 
 
 class BodyForm(enum.Enum):

@@ -133,7 +133,7 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.job_errors import exit_code_of
     from rocketflow.quality.range_check import check_range, preflight
     from rocketflow.quality.session import quality_session
-    from rocketflow_store.errors import StoreError
+    from rocketflow_store.model.errors import StoreError
 
     preflight(check)
     spark = quality_session("rocketflow-quality-check", master, fast_start=True)

@@ -236,7 +236,7 @@ def find(
 
 def _listed_topics(reader: StoreReader) -> set[str]:
     """Return the topics of `topics.json`; none where it is damaged, which `store verify` reports."""
-    from rocketflow_store.errors import StoreError
+    from rocketflow_store.model.errors import StoreError
 
     try:
         return reader.listed_topics()
@@ -281,7 +281,7 @@ def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) ->
 
 
 def _offset_of(msg_id: str) -> int:
-    from rocketflow_store.format.message_id import decode_offset_msg_id
+    from rocketflow_store.model.message_id import decode_offset_msg_id
 
     try:
         return decode_offset_msg_id(msg_id)[1]
@@ -472,7 +472,7 @@ def rebuild(
     credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
     """
     from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
-    from rocketflow_store.errors import UnknownTopicError
+    from rocketflow_store.model.errors import UnknownTopicError
 
     request = request_of(
         only, topic or [], queue, (log, target, scratch), profile, dry_run=dry_run, force=force, wait=wait
@@ -501,7 +501,7 @@ def rebuild(
 
 def _nearest_topic(path: str, config: str | None, topic: str) -> str:
     """Return which topic was probably meant; nothing where the store cannot be asked (a backup elsewhere)."""
-    from rocketflow_store.errors import StoreError
+    from rocketflow_store.model.errors import StoreError
 
     try:
         with open_reader(path, config) as reader:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow_store import StoreReader
-    from rocketflow_store.results import StoreSnapshot
+    from rocketflow_store.model.results import StoreSnapshot
 
 
 def lost_queues_hint(reader: StoreReader) -> str:

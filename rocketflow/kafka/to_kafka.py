@@ -21,7 +21,7 @@ from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.to_store import text_mask
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.json_text import parse_json
-from rocketflow_store.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

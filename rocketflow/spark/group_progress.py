@@ -21,8 +21,8 @@ from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
-from rocketflow_store.errors import StoreError
 from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.model.errors import StoreError
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from rocketflow.spark.planning import QueueRange
 from rocketflow.spark.schema import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.worker_heap import freeze_heap_once
-from rocketflow_store.errors import OffsetOutOfRangeError
+from rocketflow_store.model.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from rocketflow.spark.sql_rows import SqlRows

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from rocketflow.nearest import nearest_name
 from rocketflow_store.columns import SOURCE_SCHEMA
-from rocketflow_store.errors import StoreError, UnknownColumnError
+from rocketflow_store.model.errors import StoreError, UnknownColumnError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,8 +24,8 @@ from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.config_files import TopicsFile
-from rocketflow_store.errors import MessageRejectedError, StoreError
 from rocketflow_store.layout.store_meta import gives_record_crc
+from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.sink.sink_commit import (
     SinkBatch,
     abort_batch,

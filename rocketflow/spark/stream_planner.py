@@ -30,7 +30,7 @@ from rocketflow.spark.queue_choice import QueueChooser
 from rocketflow.spark.store_access import QueueBounds, SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
 from rocketflow.spark.topic_check import MissingTopicError, check_stores, describe_missing
-from rocketflow_store.clock import Clock, SystemClock
+from rocketflow_store.model.clock import Clock, SystemClock
 
 _log: Final = logging.getLogger(__name__)
 _LONG_POLL_S: Final = 0.1

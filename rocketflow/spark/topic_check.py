@@ -10,7 +10,7 @@ from rocketflow.nearest import nearest_name
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store import StoreReader
-from rocketflow_store.errors import NotAStoreError, StoreError
+from rocketflow_store.model.errors import NotAStoreError, StoreError
 
 if TYPE_CHECKING:
     from rocketflow.spark.options import SourceOptions

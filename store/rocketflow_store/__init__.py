@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig as StoreConfig
-    from rocketflow_store.errors import StoreError as StoreError
-    from rocketflow_store.message import Message as Message
-    from rocketflow_store.message import MessageExt as MessageExt
     from rocketflow_store.message_store import MessageStore as MessageStore
+    from rocketflow_store.model.errors import StoreError as StoreError
+    from rocketflow_store.model.message import Message as Message
+    from rocketflow_store.model.message import MessageExt as MessageExt
+    from rocketflow_store.model.results import AppendBatchResult as AppendBatchResult
+    from rocketflow_store.model.results import PutMessageResult as PutMessageResult
+    from rocketflow_store.model.results import StoreSnapshot as StoreSnapshot
+    from rocketflow_store.model.status import FlushDiskType as FlushDiskType
+    from rocketflow_store.model.status import GetMessageStatus as GetMessageStatus
+    from rocketflow_store.model.status import PutMessageStatus as PutMessageStatus
     from rocketflow_store.reading.get_message_result import GetMessageResult as GetMessageResult
-    from rocketflow_store.results import AppendBatchResult as AppendBatchResult
-    from rocketflow_store.results import PutMessageResult as PutMessageResult
-    from rocketflow_store.results import StoreSnapshot as StoreSnapshot
-    from rocketflow_store.status import FlushDiskType as FlushDiskType
-    from rocketflow_store.status import GetMessageStatus as GetMessageStatus
-    from rocketflow_store.status import PutMessageStatus as PutMessageStatus
     from rocketflow_store.store_reader import StoreReader as StoreReader
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AppendBatchResult": "results",
-    "FlushDiskType": "status",
+    "AppendBatchResult": "model.results",
+    "FlushDiskType": "model.status",
     "GetMessageResult": "reading.get_message_result",
-    "GetMessageStatus": "status",
-    "Message": "message",
-    "MessageExt": "message",
+    "GetMessageStatus": "model.status",
+    "Message": "model.message",
+    "MessageExt": "model.message",
     "MessageStore": "message_store",
-    "PutMessageResult": "results",
-    "PutMessageStatus": "status",
+    "PutMessageResult": "model.results",
+    "PutMessageStatus": "model.status",
     "StoreConfig": "config",
-    "StoreError": "errors",
+    "StoreError": "model.errors",
     "StoreReader": "store_reader",
-    "StoreSnapshot": "results",
+    "StoreSnapshot": "model.results",
 }
 
 __all__ = [

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import MessageRejectedError
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -19,8 +19,8 @@ from rocketflow_store.message import (
     PROPERTY_INNER_NUM,
     SCHEDULE_TOPIC,
 )
-from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
+from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

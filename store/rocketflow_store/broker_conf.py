@@ -18,9 +18,9 @@ from rocketflow_store.broker_conf_keys import (
     LONG_KEYS,
     TEXT_KEYS,
 )
-from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files.os_files import access_error, read_file
-from rocketflow_store.status import FlushDiskType
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.status import FlushDiskType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

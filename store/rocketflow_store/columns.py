@@ -56,7 +56,7 @@ SINK_COLUMNS: Final[tuple[str, ...]] = (
 
 def source_schema(columns: tuple[str, ...] | list[str]) -> pa.Schema:
     """The schema of a projection, in the order asked for; UnknownColumnError for a name that is none."""
-    from rocketflow_store.errors import UnknownColumnError
+    from rocketflow_store.model.errors import UnknownColumnError
 
     for name in columns:
         if name not in SOURCE_COLUMNS:

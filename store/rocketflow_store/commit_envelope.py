@@ -17,7 +17,7 @@ from rocketflow_store.config_files.json_fields import int64_field, object_field,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
 
 COMMIT_TOPIC: Final = "rmq_sys_ROCKETFLOW_COMMIT"
 COMMIT_QUEUE_ID: Final = 0

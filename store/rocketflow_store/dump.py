@@ -9,7 +9,6 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.errors import CorruptRecordError, NotAStoreError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
@@ -30,6 +29,7 @@ from rocketflow_store.format.record import (
     SIZE_AND_MAGIC,
     decode_record,
 )
+from rocketflow_store.model.errors import CorruptRecordError, NotAStoreError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

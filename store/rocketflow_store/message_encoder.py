@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.columnar.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
-from rocketflow_store.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, FLAG_AT, entry_positions
-from rocketflow_store.format.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.model.message import (
     BORN_HOST_V6_FLAG,
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
@@ -44,9 +43,10 @@ from rocketflow_store.message import (
     Message,
     MessageBatch,
 )
+from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
+from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
 from rocketflow_store.put_later import place_for_later
-from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow_store import events
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.errors import (
+from rocketflow_store.files import os_files
+from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.model.errors import (
     MessageRejectedError,
     StoreAccessError,
     StoreClosedError,
@@ -26,9 +29,8 @@ from rocketflow_store.errors import (
     StoreError,
     StoreFencedError,
 )
-from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.put.async_put import AsyncPut
 from rocketflow_store.put.bulk_append import BulkAppend
 from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
@@ -42,9 +44,7 @@ from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.statistics import StoreStatistics
-from rocketflow_store.status import PutMessageStatus
 from rocketflow_store.store_opening import open_parts
-from rocketflow_store.topic_names import is_directory_name, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
     from rocketflow_store.layout.tag_entries import TagEntries
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.message import Message, MessageBatch, MessageExt
+    from rocketflow_store.model.message import Message, MessageBatch, MessageExt
+    from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
-    from rocketflow_store.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.store_opening import StoreParts
 
 _FIRST_CLEAN_S: Final = 60.0

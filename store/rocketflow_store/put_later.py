@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import MessageRejectedError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -25,7 +25,7 @@ from rocketflow_store.message import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rocketflow_store.model.results import PutMessageResult
+    from rocketflow_store.model.status import PutMessageStatus
     from rocketflow_store.reading.get_message_result import GetMessageResult
-    from rocketflow_store.results import PutMessageResult
-    from rocketflow_store.status import PutMessageStatus
 
 PUT_TIME_BUCKETS: Final = (
     "[<=0ms]",

@@ -22,6 +22,7 @@ from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileServi
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles, TransientStorePool
+from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.put.topic_table import TopicTable
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -45,7 +46,6 @@ from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
 from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floors, note_vanished
-from rocketflow_store.status import FlushDiskType
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
@@ -24,6 +23,8 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
+from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.first_kept import first_place
 from rocketflow_store.queues.queue_table import FileQueueTable
@@ -33,7 +34,6 @@ from rocketflow_store.reading.tag_query import tag_coverage
 from rocketflow_store.recovery.derived_profile import profile_of
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
-from rocketflow_store.results import StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.offset_by_time import OffsetByTime

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocketflow_store.errors import InvalidFilterError
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.model.errors import InvalidFilterError
+from rocketflow_store.model.java_compat import string_hash
 
 if TYPE_CHECKING:
     import numpy.typing as npt

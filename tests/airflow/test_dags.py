@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.clock import ManualClock, SystemClock
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock, SystemClock
 from tests.airflow.conftest import SIZES, AirflowProcess, derived, lose_queues_and_index
 from tests.airflow.environment import DAGS
 from tests.reliability.trials import FULL

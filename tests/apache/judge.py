@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from rocketflow_store import MessageExt, StoreConfig, StoreReader
-from rocketflow_store.format.message_id import decode_host, encode_host
+from rocketflow_store.model.message_id import decode_host, encode_host
 from tests.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
 from tests.reliability.trials import LEVEL
 

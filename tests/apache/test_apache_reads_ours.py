@@ -17,7 +17,7 @@ from rocketflow_store.config import StorePaths
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.message import MessageBatch
 from tests.apache.judge import ApacheStore, read_ours, versions
 from tests.reliability.trials import ROOT, environment
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.model.errors import StoreError, StoreVersionError
 from tests.apache.crash_images import IMAGES_A_RUN, KINDS, SIZES, Image, make_images
 from tests.apache.judge import VERSIONS_5, ApacheStore, JudgedMessage, judged_ours, versions
 from tests.reliability.trials import FULL, SEED

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import MissingStorePathError
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import MissingStorePathError
 from tests.apache.judge import ApacheStore, read_ours, versions
 
 pytestmark = pytest.mark.apache

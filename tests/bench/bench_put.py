@@ -18,8 +18,8 @@ import numpy as np
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
-from rocketflow_store.format.message_id import UNIQ_KEYS
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.model.message_id import UNIQ_KEYS
 from tests.bench.apache_store import VERSION, ApacheStore
 from tests.bench.figures import Figure, ratio
 from tests.maven import JarsNotFetchedError

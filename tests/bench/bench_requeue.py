@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
+from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.retry.requeue_run import RequeueRequest
 from rocketflow_store.schedule.delivery import deliver_due
 from tests.bench.data import rows

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
+from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio

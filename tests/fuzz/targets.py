@@ -40,11 +40,8 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decod
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.errors import CorruptRecordError, StoreError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
-from rocketflow_store.format.compression import compress_body, decompress_body
-from rocketflow_store.format.message_id import decode_offset_msg_id, offset_msg_id
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.fsck.verify import verify_store
@@ -52,13 +49,17 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import StoreMeta
-from rocketflow_store.message import (
+from rocketflow_store.model.compression import compress_body, decompress_body
+from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
     PROPERTY_CRC32,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     SCHEDULE_TOPIC,
 )
+from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_id
+from rocketflow_store.model.topic_names import validate_group, validate_topic
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
@@ -76,7 +77,6 @@ from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_time
 from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
 from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
 from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
-from rocketflow_store.topic_names import validate_group, validate_topic
 from tests.fuzz.audit import anywhere, confined_to
 
 CONFIG = StoreConfig(

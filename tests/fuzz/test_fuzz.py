@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from rocketflow_store.errors import CorruptRecordError
-from rocketflow_store.format.compression import compress_body, decompress_body
+from rocketflow_store.model.compression import compress_body, decompress_body
+from rocketflow_store.model.errors import CorruptRecordError
 from tests.fuzz.audit import ForbiddenError, confined_to
 from tests.fuzz.mutations import nearly
 from tests.fuzz.targets import TARGETS, Target

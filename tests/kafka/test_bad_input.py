@@ -26,7 +26,7 @@ from rocketflow.kafka.from_store import StoreToKafka
 from rocketflow.kafka.options import parse
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.model.errors import StoreLockedError
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, small_store, stored
 from tests.kafka_broker import KafkaBroker
 from tests.reliability.trials import FULL

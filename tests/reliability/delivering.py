@@ -12,8 +12,8 @@ import sys
 import time
 
 from rocketflow_store import MessageStore, StoreConfig
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.schedule import service
 from rocketflow_store.schedule.delivery import DelayDelivery
 

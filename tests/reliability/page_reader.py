@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.errors import StoreError
 from rocketflow_store.files import disk
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import StoreError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.reliability.images import ENDS, IMAGE_CONFIG
 from tests.store.damage import Place, key_of

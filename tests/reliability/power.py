@@ -19,7 +19,7 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 from tests.reliability.checker import Place, Verdict, check, numbers_there
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.independent_reader import parse_record

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.errors import CorruptRecordError, StoreAccessError, StoreVersionError
 from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError, StoreVersionError
 from tests.reliability.images import (
     ENDS,
     IMAGE_CONFIG,

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
+from rocketflow_store.model.clock import ManualClock
 from tests.reliability.checker import Place, check
 from tests.reliability.disk_layer import Interrupting
 from tests.reliability.independent_reader import log_records

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 from tests.reliability.disk_calls import KillPoint, kill_points, needs_strace
 from tests.reliability.disk_layer import CHANGES, READS, Call, Failing, Recording
 from tests.reliability.power import Instant, Run, after_power_loss, config

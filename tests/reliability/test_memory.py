@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rocketflow_store import MessageStore
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 from tests.reliability.checker import check
 from tests.reliability.power import Run, config
 from tests.reliability.results import Tally

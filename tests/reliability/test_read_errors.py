@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.errors import StoreError
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import StoreError
 from tests.reliability.disk_layer import READS, Call, Failing, Layer
 from tests.reliability.power import Run, config
 from tests.reliability.results import Tally

@@ -25,10 +25,10 @@ from rocketflow.spark.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.schema import Projection, source_schema
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreReader
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreError
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreError
+from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.reliability.results import Tally

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from rocketflow_store.errors import StoreLockedError
+from rocketflow_store.model.errors import StoreLockedError
 from tests.reliability.checker import Place, check
 from tests.reliability.results import Tally
 from tests.reliability.trials import environment, seeds

@@ -13,7 +13,7 @@ from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.sink import make_stream_writer
 from rocketflow.spark.stream_planner import StreamPlanner
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.errors import StoreAccessError
+from rocketflow_store.model.errors import StoreAccessError
 from tests.privileges import open_directory, unprivileged
 
 Door = Callable[[Path], object]

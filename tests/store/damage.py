@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 14,

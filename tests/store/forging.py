@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.model.message_id import encode_host
 
 HEAD: Final = 88
 """Bytes of a record before its body."""

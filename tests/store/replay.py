@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store import MessageStore, StoreConfig
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     MAGIC_V1,
@@ -16,6 +14,8 @@ from rocketflow_store.format.record import (
     RecordFields,
     decode_record,
 )
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.message_id import encode_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

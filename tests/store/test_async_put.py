@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
+from rocketflow_store.model.message import MessageBatch
 
 if TYPE_CHECKING:
-    from rocketflow_store.results import PutMessageResult
+    from rocketflow_store.model.results import PutMessageResult
 
 SMALL = StoreConfig(mapped_file_size_commit_log=256 << 10, max_hash_slot_num=1000, max_index_num=10_000)
 MODES = pytest.mark.parametrize("mode", list(FlushDiskType))

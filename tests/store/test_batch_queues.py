@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.java_compat import string_hash
-from rocketflow_store.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, MessageBatch
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, MessageBatch
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from tests.reliability.phases import at_method

@@ -14,8 +14,8 @@ from rocketflow_store.broker_conf import (
     parse_properties,
 )
 from rocketflow_store.config import StoreConfig
-from rocketflow_store.errors import StoreAccessError, StoreConfigError
-from rocketflow_store.status import FlushDiskType
+from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
+from rocketflow_store.model.status import FlushDiskType
 
 
 def test_values_are_typed() -> None:

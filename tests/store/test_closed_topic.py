@@ -10,8 +10,8 @@ import pytest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.config_files.topics import TopicConfig
-from rocketflow_store.errors import MessageRejectedError
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.status import PutMessageStatus
 from tests.store.damage import CONFIG
 
 WHY = "topic closed has no queue to write to"

@@ -10,7 +10,7 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from rocketflow_store.java_compat import index_hash
+from rocketflow_store.model.java_compat import index_hash
 from rocketflow_store.reading.skipped import SkippedMessages
 
 CONFIG = StoreConfig(max_hash_slot_num=16, max_index_num=64, message_index_enable=True)

@@ -12,7 +12,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.reading.skipped import SkippedMessages
 from tests.store.damage import CONFIG, Place, Planted, copied, make
 

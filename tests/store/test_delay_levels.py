@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreConfigError
-from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.message import SCHEDULE_TOPIC
 
 NOW = 1_700_000_000_000
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreReader
-from rocketflow_store.errors import StoreConfigError, StoreVersionError
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.errors import StoreConfigError, StoreVersionError
+from rocketflow_store.model.message import MessageBatch
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.simulated_disk import SimulatedDisk, State
 from tests.store.side_queues import CONFIG

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import InvalidFilterError, StoreConfigError
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.java_compat import tag_index_hash
+from rocketflow_store.model.errors import InvalidFilterError, StoreConfigError
+from rocketflow_store.model.java_compat import tag_index_hash
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.reliability.trials import ROOT, environment

@@ -13,7 +13,7 @@ import pytest
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.java_compat import index_hash
-from rocketflow_store.message import MessageExt
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.java_compat import index_hash
+from rocketflow_store.model.message import MessageExt
 
 START = 1_700_000_000_000
 FOREVER = (1 << 63) - 1

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreError
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService, next_name
-from rocketflow_store.java_compat import index_hash
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreError
+from rocketflow_store.model.java_compat import index_hash
 from tests.reliability.disk_layer import Failing
 
 START = 1_700_000_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import StoreAccessError, StoreError
 from rocketflow_store.fsck.verify import VerifyResult, verify_store
+from rocketflow_store.model.errors import StoreAccessError, StoreError
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=2_000, max_hash_slot_num=100, max_index_num=400

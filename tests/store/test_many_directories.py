@@ -15,15 +15,7 @@ from typing import Any
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.config import StorePaths
-from rocketflow_store.errors import (
-    MissingStorePathError,
-    StoreAccessError,
-    StoreConfigError,
-    StoreFullError,
-    StoreVersionError,
-)
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -31,6 +23,14 @@ from rocketflow_store.layout.store_layout import StoreLayout, recorded_layout, s
 from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import (
+    MissingStorePathError,
+    StoreAccessError,
+    StoreConfigError,
+    StoreFullError,
+    StoreVersionError,
+)
 from rocketflow_store.services.clean_service import preview_clean
 from tests.reliability.trials import some
 

@@ -30,9 +30,13 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.errors import (
+from rocketflow_store.fsck.recovery_preview import preview_recovery
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.compression import compress_body
+from rocketflow_store.model.errors import (
     BatchSchemaError,
     CorruptRecordError,
     MessageRejectedError,
@@ -42,11 +46,7 @@ from rocketflow_store.errors import (
     StoreVersionError,
     UnknownColumnError,
 )
-from rocketflow_store.format.compression import compress_body
-from rocketflow_store.fsck.recovery_preview import preview_recovery
-from rocketflow_store.fsck.repair import repair_store
-from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.message import COMPRESSED_FLAG
+from rocketflow_store.model.message import COMPRESSED_FLAG
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.store.damage import digests
 

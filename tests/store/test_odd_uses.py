@@ -11,7 +11,11 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.errors import (
+from rocketflow_store.files import disk, os_files
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index.index_file import IndexFile
+from rocketflow_store.model.errors import (
     NotAStoreError,
     StoreAccessError,
     StoreClosedError,
@@ -19,11 +23,7 @@ from rocketflow_store.errors import (
     StoreError,
     StoreLockedError,
 )
-from rocketflow_store.files import disk, os_files
-from rocketflow_store.fsck.repair import repair_store
-from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_file import IndexFile
-from rocketflow_store.status import GetMessageStatus, PutMessageStatus
+from rocketflow_store.model.status import GetMessageStatus, PutMessageStatus
 from tests.store.damage import CONFIG, flip
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import OtherEngineError
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import OtherEngineError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 
 CONFIG = StoreConfig(

@@ -14,8 +14,8 @@ import pytest
 
 from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreReader, events
-from rocketflow_store.errors import CorruptRecordError, OffsetOutOfRangeError
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from tests.store.damage import CONFIG
 

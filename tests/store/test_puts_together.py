@@ -18,8 +18,8 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageResult, PutMessageStatus, StoreConfig
 from rocketflow_store.columnar.queue_column import QueueColumn
-from rocketflow_store.errors import StoreClosedError
 from rocketflow_store.files import disk
+from rocketflow_store.model.errors import StoreClosedError
 from rocketflow_store.put.put_lock import PutLock
 from rocketflow_store.queues.queue_offsets import QueueOffsets
 

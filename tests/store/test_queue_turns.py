@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, PutMessageStatus
-from rocketflow_store.errors import PutStatusError
+from rocketflow_store.model.errors import PutStatusError
 
 
 def _queue_of_next(path: Path) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import CorruptRecordError, OffsetOutOfRangeError, StoreReplacedError
+from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError, StoreReplacedError
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=10, max_index_num=50

@@ -15,11 +15,17 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import (
+from rocketflow_store.files import disk
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.record import RecordFields
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.index import index_build
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import (
     RebuildFailedError,
     StoreError,
     StoreFullError,
@@ -27,14 +33,8 @@ from rocketflow_store.errors import (
     StoreVersionError,
     UnknownTopicError,
 )
-from rocketflow_store.files import disk
-from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
-from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
-from rocketflow_store.format.message_id import encode_host
-from rocketflow_store.format.record import RecordFields
-from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index import index_build
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.rebuild import log_ranges, scan_task
 from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.places import find_places

@@ -10,8 +10,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.model.message_id import encode_host
 
 _HOST = encode_host("10.0.0.5:10911")
 

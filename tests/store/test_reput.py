@@ -16,10 +16,10 @@ from rocketflow_store.columnar.dispatch_rows import DispatchRows, rows_of_record
 from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.columnar.reput import reput
-from rocketflow_store.errors import MessageRejectedError
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import RecordFields, encode_record
-from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.message_id import encode_host
 
 _HOSTS = [encode_host("10.0.0.5:10911"), encode_host("[2001:db8::7]:10911")]
 _NAMES = [

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import CorruptRecordError, StoreConfigError, StoreError
 from rocketflow_store.format.record import FIXED_SIZE
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
+from rocketflow_store.model.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rocketflow_store.retry.ledger import ledger, requeued_by_others
 from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
 from rocketflow_store.retry.requeue_run import (
@@ -159,7 +159,7 @@ def test_a_requeued_record_is_a_new_message_with_its_origin(tmp_path: Path) -> N
 
 
 def hash_of(text: str) -> int:
-    from rocketflow_store.java_compat import string_hash
+    from rocketflow_store.model.java_compat import string_hash
 
     return string_hash(text)
 

@@ -22,10 +22,10 @@ from rocketflow_store import (
     StoreReader,
 )
 from rocketflow_store.config_files import SubscriptionGroupConfig
-from rocketflow_store.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
-from rocketflow_store.format.message_id import decode_offset_msg_id
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.message import PROPERTY_CRC32, SCHEDULE_TOPIC
+from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
+from rocketflow_store.model.message import PROPERTY_CRC32, SCHEDULE_TOPIC
+from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.retry.bulk_send_back import send_back_many
 from rocketflow_store.retry.client_resend import put_client_resend
 from rocketflow_store.retry.ledger import ledger

@@ -15,7 +15,7 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store import broker_conf_keys as keys
 from rocketflow_store.broker_conf import KNOWN_KEYS, parse_broker_conf, typed_value
 from rocketflow_store.config import StoreConfig
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 from tests.maven import JarsNotFetchedError, fetch_jars
 
 _CLASSES: Final = (

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock
 from tests.store.damage import flip
 from tests.store.side_queues import CONFIG, SIZES, SideStore, make, served
 

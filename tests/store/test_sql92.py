@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.sql92 import compile_filter
 from rocketflow_store.sql92.java_numbers import compare_doubles, parse_double, parse_integer
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.sql92 import compile_filter
 
 NAMES = ["a", "b", "c"]

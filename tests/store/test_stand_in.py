@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.queues.stand_in import LogExtent, stand_in
 
 INTERNAL = (SCHEDULE_TOPIC, TIMER_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")

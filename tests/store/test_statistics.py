@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import os_files
-from rocketflow_store.results import PutMessageResult
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreFencedError
+from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.statistics import PUT_TIME_BUCKETS, StoreStatistics, runtime_info
 
 MS = 1_000_000

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.errors import StoreFencedError
 from rocketflow_store.files import disk
 from rocketflow_store.files.sync_together import sync_together
+from rocketflow_store.model.errors import StoreFencedError
 
 DEADLINE_S = 60
 QUEUES = 40

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow_store.errors import InvalidFilterError
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.model.errors import InvalidFilterError
+from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.tags import TagFilter
 
 

@@ -15,7 +15,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.findings import RangeSet
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.status import GetMessageStatus
+from rocketflow_store.model.status import GetMessageStatus
 from tests.store.damage import CONFIG, Planted, copied, digests, flip, make
 from tests.store.test_golden_stores import CLOSED, config_of
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from rocketflow_store.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.worker_process import WorkerLostError
 from tests.reliability.trials import SEED, environment

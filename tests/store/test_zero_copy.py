@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import GetMessageResult, GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import ResultReleasedError
 from rocketflow_store.format.record import decode_record
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import ResultReleasedError
 
 MIB = 1 << 20
 NOON_MS = 1_760_000_000_000

@@ -24,11 +24,11 @@ from rocketflow_store.columnar.gather import (
 )
 from rocketflow_store.columnar.properties import PropertySegments, split_properties
 from rocketflow_store.columns import SOURCE_SCHEMA
-from rocketflow_store.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.format.compression import decompress_body
-from rocketflow_store.format.message_id import decode_host
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
-from rocketflow_store.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.compression import decompress_body
+from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store.model.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.message_id import decode_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

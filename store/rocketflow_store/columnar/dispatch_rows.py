@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from rocketflow_store.assigned_properties import lmq_units
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
-from rocketflow_store.java_compat import wrap_int64
-from rocketflow_store.message import (
+from rocketflow_store.model.java_compat import wrap_int64
+from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -27,7 +27,7 @@ from rocketflow_store.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from rocketflow_store.topic_names import is_directory_name
+from rocketflow_store.model.topic_names import is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -30,8 +30,6 @@ from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
-from rocketflow_store.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import (
     MAGIC_V1,
@@ -41,8 +39,10 @@ from rocketflow_store.format.record import (
     check_fits_a_file,
     record_size,
 )
-from rocketflow_store.java_compat import string_hash
-from rocketflow_store.message import (
+from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
+from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
+from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.message import (
     BORN_HOST_V6_FLAG,
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -57,10 +57,10 @@ from rocketflow_store.message import (
     TIMER_TOPIC,
     Message,
 )
-from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.put_later import REQUESTS, place_for_later
-from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

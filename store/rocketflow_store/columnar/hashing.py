@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.model.java_compat import string_hash
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.columnar.hashing import index_hashes, string_hashes
-from rocketflow_store.java_compat import TAG_KEY_PREFIX, string_hash
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

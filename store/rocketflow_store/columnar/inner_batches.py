@@ -17,7 +17,7 @@ from rocketflow_store.columnar.gather import fixed_width_at, gather, int_array
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columns import SOURCE_SCHEMA
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
-from rocketflow_store.message import (
+from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
     PROPERTY_KEYS,

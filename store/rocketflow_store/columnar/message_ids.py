@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.message_id import host_digits
+from rocketflow_store.model.message_id import host_digits
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.arrays import EMPTY, binary_array
 from rocketflow_store.columnar.gather import int_array, with_validity
-from rocketflow_store.errors import MessageRejectedError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
@@ -34,7 +34,7 @@ from rocketflow_store.message import (
     PROPERTY_UNIQ_KEY,
     TRANSIENT_PROPERTY_PREFIX,
 )
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -33,10 +33,10 @@ from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import with_room
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import with_record_crc
-from rocketflow_store.errors import MessageRejectedError
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -47,7 +47,7 @@ from rocketflow_store.message import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
 )
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -15,12 +15,12 @@ from rocketflow_store.config_files.json_config_file import ConfigFileError, Data
 from rocketflow_store.config_files.lmq_consumer_offsets import LmqConsumerOffsetsFile
 from rocketflow_store.config_files.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupsFile
 from rocketflow_store.config_files.topics import TopicConfig, TopicsFile
-from rocketflow_store.topic_names import is_system_topic, validate_group, validate_topic
+from rocketflow_store.model.topic_names import is_system_topic, validate_group, validate_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.clock import Clock
+    from rocketflow_store.model.clock import Clock
 
 __all__ = [
     "ConfigFileError",

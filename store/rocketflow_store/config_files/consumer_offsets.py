@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketflow_store.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.config_files.json_fields import object_field, offset_map
-from rocketflow_store.errors import StoreConfigError
-from rocketflow_store.topic_names import validate_group, validate_topic
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.topic_names import validate_group, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rocketflow_store.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.config_files.json_fields import object_field, offset_map
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

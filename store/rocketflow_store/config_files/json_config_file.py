@@ -10,10 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rocketflow_store.clock import Clock, SystemClock
 from rocketflow_store.config_files.fastjson import format_json, parse_json_object
 from rocketflow_store.config_files.json_fields import int64_field, object_field
-from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.files.os_files import (
     access_error,
     make_directory,
@@ -21,6 +19,8 @@ from rocketflow_store.files.os_files import (
     sync_directory,
     write_atomically,
 )
+from rocketflow_store.model.clock import Clock, SystemClock
+from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketflow_store.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.config_files.json_fields import bool_field, int32_field, int64_field, object_field, text_field
-from rocketflow_store.topic_names import validate_group
+from rocketflow_store.model.topic_names import validate_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

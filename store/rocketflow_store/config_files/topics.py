@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketflow_store.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.config_files.json_fields import bool_field, count_field, int32_field, object_field, text_field
-from rocketflow_store.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.status import PutMessageStatus
-from rocketflow_store.topic_names import validate_topic
+from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.files import disk
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.model.errors import StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

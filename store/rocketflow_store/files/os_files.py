@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from rocketflow_store.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 from rocketflow_store.files import disk
+from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

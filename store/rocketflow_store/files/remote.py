@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pyarrow as pa
 
-from rocketflow_store.errors import NotAStoreError, RemoteStoreError
+from rocketflow_store.model.errors import NotAStoreError, RemoteStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

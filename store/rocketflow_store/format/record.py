@@ -29,17 +29,17 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow_store.errors import (
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.model.errors import (
     CorruptRecordError,
     MessageRejectedError,
     TruncatedRecordError,
     UnsupportedRecordError,
 )
-from rocketflow_store.format.message_id import decode_host
-from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.java_compat import crc32, wrap_int32
-from rocketflow_store.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, MessageExt
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.java_compat import crc32, wrap_int32
+from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, MessageExt
+from rocketflow_store.model.message_id import decode_host
+from rocketflow_store.model.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.clock import SystemClock
-from rocketflow_store.errors import StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.json_text import parse_json
+from rocketflow_store.model.clock import SystemClock
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,6 @@ from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
-from rocketflow_store.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, logics_physical_offset
@@ -41,6 +40,7 @@ from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,

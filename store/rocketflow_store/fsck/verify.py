@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.errors import StoreError, UnreadableError
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, Finding, FindingList, RangeSet, VerifyResult
@@ -41,7 +40,8 @@ from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.model.errors import StoreError, UnreadableError
+from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_run
 from rocketflow_store.columnar.scan import ScanStop
-from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
@@ -21,12 +20,13 @@ from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
-from rocketflow_store.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.model.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
 from rocketflow_store.queues.claimed_places import ClaimedQueues, rows_refuted
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.side_queues import batch_units
-from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import StoreError
+from rocketflow_store.model.message import (
     KEY_SEPARATOR,
     PROPERTY_KEYS,
     PROPERTY_TAGS,

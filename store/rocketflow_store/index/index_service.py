@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.index_layout import HEADER_SIZE, HEADER_STRUCT
 from rocketflow_store.index.index_file import IndexFile
-from rocketflow_store.java_compat import index_hash
+from rocketflow_store.model.errors import StoreVersionError
+from rocketflow_store.model.java_compat import index_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketflow_store.clock import Clock
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.clock import Clock
+    from rocketflow_store.model.message import MessageExt
 
 _NAME_DIGITS: Final = 17
 _MAX_LOOKS: Final = 20_000

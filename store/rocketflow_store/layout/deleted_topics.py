@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import bool_field, int64_field, object_field
-from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

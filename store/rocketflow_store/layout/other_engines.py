@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store import events
-from rocketflow_store.errors import OtherEngineError
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.model.errors import OtherEngineError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError, StoreFencedError, StorePoolDeficientError
 from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
 from rocketflow_store.log.flush import flush_due
+from rocketflow_store.model.errors import StoreError, StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,8 +21,8 @@ from rocketflow_store.format.record import (
     PROPERTY_CRC_SIZE,
     SIZE_AND_MAGIC,
 )
-from rocketflow_store.java_compat import crc32
-from rocketflow_store.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.java_compat import crc32
+from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

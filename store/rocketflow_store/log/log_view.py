@@ -10,7 +10,6 @@ import numpy as np
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, judge_contents
 from rocketflow_store.columnar.scan import ScanStop
-from rocketflow_store.errors import CorruptRecordError, StoreAccessError, StoreError, UnreadableError
 from rocketflow_store.format.record import (
     BLANK_SIZE,
     MAGIC_V1,
@@ -23,6 +22,7 @@ from rocketflow_store.format.record import (
     has_record_crc,
 )
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError, StoreError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rocketflow_store.log.record_crc_range import RecordCrcRange
     from rocketflow_store.mapped_files.mapped_file import FileHold, MappedFile
     from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
 
     Units = npt.NDArray[np.void]
 

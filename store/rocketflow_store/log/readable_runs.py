@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import Scan, ScanStop
-from rocketflow_store.errors import UnreadableError
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.model.errors import UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
-from rocketflow_store.errors import UnreadableError
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -38,6 +37,7 @@ from rocketflow_store.format.record import (
 from rocketflow_store.log.damaged_record import DamagedRecord
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
+from rocketflow_store.model.errors import UnreadableError
 
 if TYPE_CHECKING:
     import numpy.typing as npt

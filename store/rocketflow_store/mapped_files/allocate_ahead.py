@@ -11,10 +11,10 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import FileAllocationTimeoutError, StoreError
 from rocketflow_store.files import os_files
 from rocketflow_store.mapped_files.locked_files import LockedFiles
 from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.model.errors import FileAllocationTimeoutError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

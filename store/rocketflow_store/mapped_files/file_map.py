@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.errors import UnreadableError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

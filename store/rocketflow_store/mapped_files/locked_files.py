@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Final
 
-from rocketflow_store.errors import StoreError
 from rocketflow_store.files import memory_lock, os_files
+from rocketflow_store.model.errors import StoreError
 
 _UNLOCK_AFTER_S: Final = 6.0
 """As RocketMQ, which waits so long after a file is full before it unlocks it."""

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

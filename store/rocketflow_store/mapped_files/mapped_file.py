@@ -10,9 +10,9 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreAccessError, UnreadableError
 from rocketflow_store.files import os_files
 from rocketflow_store.mapped_files.file_map import Descriptor, FileMap
+from rocketflow_store.model.errors import StoreAccessError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path

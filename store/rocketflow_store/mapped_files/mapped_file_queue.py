@@ -8,16 +8,16 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow_store.errors import (
+from rocketflow_store.files import os_files
+from rocketflow_store.mapped_files.log_directories import LogDirectories
+from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
+from rocketflow_store.model.errors import (
     StoreAccessError,
     StoreError,
     StoreFencedError,
     StoreFullError,
     StoreVersionError,
 )
-from rocketflow_store.files import os_files
-from rocketflow_store.mapped_files.log_directories import LogDirectories
-from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

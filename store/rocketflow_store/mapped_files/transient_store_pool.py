@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.files import memory_lock
+from rocketflow_store.model.errors import StoreConfigError
 
 if TYPE_CHECKING:
     from rocketflow_store.mapped_files.mapped_file import MappedFile

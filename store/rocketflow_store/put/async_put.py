@@ -14,12 +14,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
+from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
+from rocketflow_store.model.results import PutMessageResult
+from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_path import LATE, body_size, unseen_because
-from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
-from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

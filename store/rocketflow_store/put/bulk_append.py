@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
-from rocketflow_store.errors import StoreFencedError
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.log.aligned_write import AlignedChunkWriter
 from rocketflow_store.log.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S
-from rocketflow_store.results import AppendBatchResult
+from rocketflow_store.model.errors import StoreFencedError
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.results import AppendBatchResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

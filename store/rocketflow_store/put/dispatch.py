@@ -12,7 +12,7 @@ import numpy as np
 
 from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
-from rocketflow_store.java_compat import index_hash, tag_index_hash
+from rocketflow_store.model.java_compat import index_hash, tag_index_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

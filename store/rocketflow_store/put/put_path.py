@@ -20,7 +20,12 @@ from rocketflow_store.columnar.message_ids import offset_msg_ids
 from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
-from rocketflow_store.errors import (
+from rocketflow_store.format.batch_body import entry_positions
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.format.record import RecordFields, encode_record, record_size
+from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
+from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.model.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
     StoreAccessError,
@@ -30,13 +35,8 @@ from rocketflow_store.errors import (
     StoreFullError,
     StorePoolDeficientError,
 )
-from rocketflow_store.format.batch_body import entry_positions
-from rocketflow_store.format.message_id import encode_host, offset_msg_id
-from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.format.record import RecordFields, encode_record, record_size
-from rocketflow_store.java_compat import string_hash
-from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
-from rocketflow_store.message import (
+from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -48,12 +48,12 @@ from rocketflow_store.message import (
     Message,
     MessageBatch,
 )
-from rocketflow_store.message_encoder import MessageEncoder
+from rocketflow_store.model.message_id import encode_host, offset_msg_id
+from rocketflow_store.model.results import PutMessageResult
+from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.put_later import TimerCongestion
-from rocketflow_store.results import PutMessageResult
 from rocketflow_store.statistics import SLOW_PUT_NS
-from rocketflow_store.status import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,10 +8,10 @@ import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.stand_in import stand_in
-from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rocketflow_store.topic_names import is_send_refused
+from rocketflow_store.model.topic_names import is_send_refused
 
 _A_RESPONSE_OF_ITS_OWN: Final = 1 << 19
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from rocketflow_store.assigned_properties import lmq_units
-from rocketflow_store.errors import StoreError
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, MAX_EXT_ADDRESS, PRE_BLANK_SIZE
 from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.java_compat import string_hash
-from rocketflow_store.message import PROPERTY_TAGS
+from rocketflow_store.model.errors import StoreError
+from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.message import PROPERTY_TAGS
+from rocketflow_store.model.status import GetMessageStatus
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.reading.tag_codes import low_half
-from rocketflow_store.status import GetMessageStatus
 from rocketflow_store.tags import TagFilter
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from rocketflow_store.errors import ResultReleasedError
 from rocketflow_store.format.record import decode_frame
+from rocketflow_store.model.errors import ResultReleasedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.mapped_files.mapped_file import FileHold
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.status import GetMessageStatus
     from rocketflow_store.reading.skipped import SkippedMessages
-    from rocketflow_store.status import GetMessageStatus
 
 
 class Segment(NamedTuple):

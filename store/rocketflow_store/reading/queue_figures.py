@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from rocketflow_store.store_reader import StoreReader

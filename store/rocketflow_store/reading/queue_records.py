@@ -9,7 +9,7 @@ import numpy as np
 
 from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.errors import UnreadableError
+from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.queues.consume_queue import pre_blank
 
 if TYPE_CHECKING:

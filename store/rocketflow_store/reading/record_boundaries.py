@@ -15,9 +15,9 @@ from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_run
 from rocketflow_store.columnar.scan import ScanStop
-from rocketflow_store.errors import UnreadableError
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
 

@@ -9,15 +9,16 @@ import numpy as np
 from rocketflow_store import events
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
-from rocketflow_store.errors import (
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.layout.deleted_topics import TopicFloors
+from rocketflow_store.model.errors import (
     InvalidMessageIdError,
     OffsetOutOfRangeError,
     StoreError,
     UnknownColumnError,
 )
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
-from rocketflow_store.format.message_id import decode_offset_msg_id
-from rocketflow_store.layout.deleted_topics import TopicFloors
+from rocketflow_store.model.message_id import decode_offset_msg_id
+from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.reading.range_read import RangeRead, plain_units
@@ -32,7 +33,6 @@ from rocketflow_store.reading.tag_query import (
     tell_damaged_entry,
 )
 from rocketflow_store.tags import TagFilter
-from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.get_message_result import GetMessageResult
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store import events
-from rocketflow_store.errors import InvalidFilterError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
-from rocketflow_store.java_compat import TAG_KEY_PREFIX
-from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.model.errors import InvalidFilterError
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
+from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.tags import TagFilter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.store_queries import StoreQueries
 
 _UNITS_AT_ONCE: Final = 1 << 14

@@ -7,15 +7,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
-from rocketflow_store.errors import StoreError, StoreVersionError
 from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.model.errors import StoreError, StoreVersionError
+from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
 from rocketflow_store.recovery.derived_state import believed_record, listed_topics, record_crc_range
-from rocketflow_store.topic_names import LMQ_PREFIX, is_directory_name
 
 if TYPE_CHECKING:
     from pathlib import Path

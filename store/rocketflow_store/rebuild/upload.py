@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import RemoteStoreError, StoreVersionError
+from rocketflow_store.model.errors import RemoteStoreError, StoreVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.queues.claimed_places import DamagedBytes, LostMessages
 from rocketflow_store.queues.consume_queue import ConsumeQueue
@@ -18,7 +19,6 @@ from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_byte
 from rocketflow_store.rebuild.store_state import may_have_queues
 from rocketflow_store.rebuild.write_plan import IndexFilePlan, JudgedPlaces, QueuePlan, plan_index, plan_queues
 from rocketflow_store.rebuild.write_tasks import IndexWriteTask, QueueWriteTask, WriteTask
-from rocketflow_store.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

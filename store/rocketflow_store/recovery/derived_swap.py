@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.recovery.healing import end_healing, unfinished_healing
 from rocketflow_store.recovery.stop_record import StopRecord
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreError
-from rocketflow_store.message import SCHEDULE_TOPIC
+from rocketflow_store.model.errors import StoreError
+from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
 from rocketflow_store.recovery.quarantine import CLAMPED, Quarantine
 

@@ -28,7 +28,6 @@ from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
-from rocketflow_store.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
@@ -43,6 +42,7 @@ from rocketflow_store.log.resync import (
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.model.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,

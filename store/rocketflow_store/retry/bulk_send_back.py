@@ -20,17 +20,17 @@ from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, Recor
 from rocketflow_store.columnar.gather import constant_string, int_array
 from rocketflow_store.columnar.reput import reput
 from rocketflow_store.config_files import SubscriptionGroupConfig
-from rocketflow_store.errors import CorruptRecordError, MessageNotFoundError
 from rocketflow_store.format.consume_queue_unit import units_of
-from rocketflow_store.format.message_id import encode_host
 from rocketflow_store.format.record import MIN_RECORD_SIZE
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_WAIT,
     SCHEDULE_TOPIC,
 )
+from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.retry.retry_topics import (
     DLQ_QUEUE_NUMS,
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,

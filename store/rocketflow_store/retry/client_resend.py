@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import SubscriptionGroupConfig
-from rocketflow_store.message import PROPERTY_DELAY
+from rocketflow_store.model.message import PROPERTY_DELAY
 from rocketflow_store.retry.retry_topics import (
     DLQ_QUEUE_NUMS,
     PROPERTY_MAX_RECONSUME_TIMES,
@@ -24,9 +24,9 @@ from rocketflow_store.retry.retry_topics import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.message import Message
     from rocketflow_store.message_store import MessageStore
-    from rocketflow_store.results import PutMessageResult
+    from rocketflow_store.model.message import Message
+    from rocketflow_store.model.results import PutMessageResult
 
 _INT32: Final = re.compile("-?[0-9]{1,9}")
 

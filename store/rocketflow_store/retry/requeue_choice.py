@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.errors import StoreError
+from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

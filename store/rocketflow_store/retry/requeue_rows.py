@@ -14,8 +14,8 @@ from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, Recor
 from rocketflow_store.columnar.gather import constant_string, int_array
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.reput import reput
-from rocketflow_store.errors import CorruptRecordError, MessageRejectedError, StoreError
-from rocketflow_store.message import PROPERTY_SHARDING_KEY
+from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
+from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
 from rocketflow_store.retry.requeue_properties import (
     BOOKKEEPING,
     PROPERTY_REQUEUE_ORIGIN_MSG_ID,

@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.errors import StoreConfigError, StoreError
+from rocketflow_store.model.errors import StoreConfigError, StoreError
+from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
-from rocketflow_store.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

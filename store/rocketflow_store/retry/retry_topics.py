@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketflow_store.topic_names import DLQ_PREFIX, RETRY_PREFIX, validate_group
+from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX, validate_group
 
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
 """The topic that a message was consumed from when it failed first."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.columnar.hashing import splitmix64
-from rocketflow_store.errors import MessageNotFoundError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import MessageNotFoundError
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.message import MessageExt
     from rocketflow_store.message_store import MessageStore
-    from rocketflow_store.results import PutMessageResult
+    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.results import PutMessageResult
 
 OF_AN_EARLIER_DELAY: Final = (
     PROPERTY_REAL_TOPIC,

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketflow_store import events
 from rocketflow_store.config_files.json_fields import offset_map
-from rocketflow_store.errors import CorruptRecordError, StoreError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.index.index_coverage import IndexCoverage
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
 
 _PROBES: Final = 16
 """So many messages beside one that tells nothing are asked instead."""

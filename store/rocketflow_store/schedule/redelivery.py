@@ -22,17 +22,17 @@ import pyarrow.compute as pc
 from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reput, reputtable
 from rocketflow_store.commit_envelope import COMMIT_TOPIC
-from rocketflow_store.errors import StoreConfigError
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
+from rocketflow_store.model.topic_names import RETRY_PREFIX, is_send_refused, validate_topic
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
-from rocketflow_store.topic_names import RETRY_PREFIX, is_send_refused, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

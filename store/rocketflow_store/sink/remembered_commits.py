@@ -20,8 +20,8 @@ from rocketflow_store.commit_envelope import (
 )
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.config_files.json_fields import text_field
-from rocketflow_store.errors import StoreVersionError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths

@@ -19,13 +19,13 @@ from urllib.parse import quote
 import numpy as np
 
 from rocketflow_store import events
-from rocketflow_store.clock import SystemClock
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
-from rocketflow_store.errors import StoreConfigError, StoreError
 from rocketflow_store.files import os_files
-from rocketflow_store.format.message_id import UNIQ_KEYS
 from rocketflow_store.format.properties import encode_properties
-from rocketflow_store.java_compat import string_hash
+from rocketflow_store.model.clock import SystemClock
+from rocketflow_store.model.errors import StoreConfigError, StoreError
+from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.message_id import UNIQ_KEYS
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.commit_copy import copy_of, leave_copy
 from rocketflow_store.sink.remembered_commits import remembered_commit, remembered_sinks
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.config import StorePaths
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.message import MessageExt
     from rocketflow_store.message_store import MessageStore
-    from rocketflow_store.results import AppendBatchResult
+    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.results import AppendBatchResult
 
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
 _SCAN_UNITS: Final = 1 << 16

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.model.errors import InvalidFilterError
 
 KEYWORDS: Final = frozenset(
     {

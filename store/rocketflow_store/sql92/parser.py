@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from rocketflow_store.errors import InvalidFilterError
+from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.sql92.lexer import Token, TokenKind, tokenize
 from rocketflow_store.sql92.scalar import IncomparableError, compare
 from rocketflow_store.sql92.syntax_tree import (

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.properties import integers
-from rocketflow_store.errors import StoreError, UnreadableError
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import StoreError, UnreadableError
+from rocketflow_store.model.message import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEQUEUE_MS,

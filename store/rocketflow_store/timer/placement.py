@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocketflow_store.errors import CorruptRecordError
+from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ import struct
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from pathlib import Path

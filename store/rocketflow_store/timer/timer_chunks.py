@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.reput import reput
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
-from rocketflow_store.message import (
+from rocketflow_store.model.message import (
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_ROLL_TIMES,

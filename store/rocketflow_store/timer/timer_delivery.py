@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
-from rocketflow_store.errors import CorruptRecordError, StoreError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.message import (
     TIMER_TOPIC,
 )
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.timer.timer_delivery import TimerDelivery
 from rocketflow_store.timer.turns import turns_of

@@ -18,8 +18,8 @@ from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reputtable
-from rocketflow_store.errors import UnreadableError
-from rocketflow_store.message import (
+from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.model.message import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
@@ -28,8 +28,8 @@ from rocketflow_store.message import (
     PROPERTY_UNIQ_KEY,
     TIMER_TOPIC,
 )
+from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.queues.consume_queue import pre_blank
-from rocketflow_store.topic_names import is_directory_name, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.message import MessageExt
+    from rocketflow_store.model.message import MessageExt
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.errors import CorruptRecordError
 from rocketflow_store.files import os_files
+from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from rocketflow.spark.schema import Projection, source_schema
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import StreamOffset
 from rocketflow.spark.stream_planner import StreamPlanner
-from rocketflow_store.clock import ManualClock
+from rocketflow_store.model.clock import ManualClock
 
 Row = tuple[str, int, int, bytes]
 

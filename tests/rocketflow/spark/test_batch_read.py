@@ -14,7 +14,7 @@ from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.schema import Projection, source_schema
 from rocketflow_store import MessageStore
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
-from rocketflow_store.message import MessageBatch
+from rocketflow_store.model.message import MessageBatch
 from tests.rocketflow.spark.stores import append, numbered, small_config
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from rocketflow.spark import delay_driver
 from rocketflow.spark.delay_driver import DueRange, deliver_due_on_spark, stage_range
 from rocketflow.spark.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.errors import StoreLockedError
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.schedule.delivery import DelayDelivery, deliver_due
 from rocketflow_store.sink.sink_commit import SinkCommitError
 from rocketflow_store.sink.staged_part import load

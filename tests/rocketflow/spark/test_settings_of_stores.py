@@ -11,7 +11,7 @@ from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.store_access import SourceStores
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 
 
 def test_source_and_sink_read_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, StreamOffset
 from rocketflow.spark.topic_check import MissingTopicError
 from rocketflow_store import MessageStore
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.errors import NotAStoreError
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import NotAStoreError
 from tests.rocketflow.spark.planned_query import PlannedQuery
 from tests.rocketflow.spark.stores import append, numbered, remove_first_log_file
 

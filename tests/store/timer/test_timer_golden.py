@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
 from rocketflow_store.dump import dump_file, kind_of
-from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.timer.timer_log import DELETE, ROLL, TimerLog

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.clock import ManualClock
-from rocketflow_store.message import TIMER_TOPIC
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.timer.deliver_due import TimerRun, deliver_due_timers
 
 START = 1_800_000_000_000

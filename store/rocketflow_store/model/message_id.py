@@ -16,7 +16,7 @@ import time
 from functools import lru_cache
 from typing import Final
 
-from rocketflow_store.errors import InvalidMessageIdError
+from rocketflow_store.model.errors import InvalidMessageIdError
 
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")

@@ -121,14 +121,14 @@ class MessageExt:
         """The body, decompressed where sysFlag says that it is compressed."""
         if not self.sys_flag & COMPRESSED_FLAG:
             return self.stored_body
-        from rocketflow_store.format.compression import decompress_body
+        from rocketflow_store.model.compression import decompress_body
 
         return decompress_body(self.stored_body, self.sys_flag)
 
     @property
     def msg_id(self) -> str:
         """The offset message id: store host and physical offset in hex."""
-        from rocketflow_store.format.message_id import offset_msg_id
+        from rocketflow_store.model.message_id import offset_msg_id
 
         return offset_msg_id(self.store_host, self.phy_offset)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rocketflow_store.errors import PutStatusError
-from rocketflow_store.status import PutMessageStatus
+from rocketflow_store.model.errors import PutStatusError
+from rocketflow_store.model.status import PutMessageStatus
 
 
 class PutMessageResult(NamedTuple):

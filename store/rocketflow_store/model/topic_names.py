@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rocketflow_store.errors import StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from rocketflow_store.status import PutMessageStatus
+    from rocketflow_store.model.status import PutMessageStatus
 
 
 class StoreError(Exception):
