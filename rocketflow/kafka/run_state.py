@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.job_timing import timing
 from rocketflow.stop_signals import STOPPING, StoppedError
-from rocketflow_store import events
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey, QueuePosition
-from rocketflow_store import events
 from rocketflow_store.model.errors import StoreError
+from rocketflow_store.telemetry import events
 
 IsUnchanged = Callable[[QueueKey, QueuePosition, int], bool]
 """(queue, position, lowest offset there) -> whether the last record read is still the same one."""

@@ -15,7 +15,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store import events
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.files import os_files
@@ -43,8 +42,9 @@ from rocketflow_store.services.clean_service import CleanResult, CleanService
 from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.sink.remembered_commits import remember_commits
-from rocketflow_store.statistics import StoreStatistics
 from rocketflow_store.store_opening import open_parts
+from rocketflow_store.telemetry import events
+from rocketflow_store.telemetry.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

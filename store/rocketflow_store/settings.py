@@ -19,12 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store import events
 from rocketflow_store.broker_conf import OWN_PREFIX, environment_settings, load_broker_conf
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.record import BLANK_SIZE, MIN_RECORD_SIZE
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store import events
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.sync_together import sync_together
@@ -46,6 +45,7 @@ from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
 from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floors, note_vanished
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths

@@ -1,7 +1,7 @@
 """Rare paths that a run of all rows must have gone through: one that stays at 0 says that its fault was never injected.
 
-What the product tells of (`rocketflow_store.events`) is counted by itself; `hit` counts the rest. Only what happens in
-the process of the tests is seen.
+What the product reports (`rocketflow_store.telemetry.events`) is counted by itself; `hit` counts the rest. Only what
+happens in the process of the tests is seen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from rocketflow_store import events
+from rocketflow_store.telemetry import events
 
 ROLL: Final = "roll"
 SEVERAL_INDEX_FILES: Final = "several index files"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader, events
+from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
@@ -30,6 +30,7 @@ from rocketflow_store.schedule.positions import file_lags
 from rocketflow_store.schedule.service import ScheduleMessageService
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.sink.staged_part import batch_directory, stage
+from rocketflow_store.telemetry import events
 
 NOW = 1_700_000_000_000
 HOST = encode_host("10.0.0.5:10911")

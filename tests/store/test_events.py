@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, events
+from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+from rocketflow_store.telemetry import events
 from tests.reliability.disk_layer import GROWS, SYNCS, Call, Failing
 
 CONFIG = StoreConfig(

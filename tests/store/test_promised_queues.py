@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli import app
-from rocketflow_store import Message, MessageStore, StoreReader, events
+from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
 from rocketflow_store.recovery.promised_queues import PromisedQueues
+from rocketflow_store.telemetry import events
 from tests.store.damage import CONFIG
 
 COUNT = 75

@@ -13,7 +13,7 @@ from rocketflow_store.files import os_files
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
-from rocketflow_store.statistics import PUT_TIME_BUCKETS, StoreStatistics, runtime_info
+from rocketflow_store.telemetry.statistics import PUT_TIME_BUCKETS, StoreStatistics, runtime_info
 
 MS = 1_000_000
 START = 1_700_000_000_000

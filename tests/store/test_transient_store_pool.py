@@ -23,7 +23,7 @@ from rocketflow_store.model.errors import StoreAccessError, StoreConfigError, St
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import stage
-from rocketflow_store.statistics import runtime_info
+from rocketflow_store.telemetry.statistics import runtime_info
 
 START = 1_700_000_000_000
 SIZE = 1 << 16

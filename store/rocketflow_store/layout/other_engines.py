@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow_store import events
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import OtherEngineError
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from pathlib import Path

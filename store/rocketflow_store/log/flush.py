@@ -10,9 +10,9 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store import events
 from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.model.errors import FlushDiskTimeoutError, StoreError, StoreFencedError
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,15 +19,15 @@ from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_path import LATE, body_size, unseen_because
-from rocketflow_store.statistics import SLOW_PUT_NS
+from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.put.put_path import PutPath, PutRequest
-    from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.telemetry.statistics import StoreStatistics
 
 _MOST_BYTES: Final = 64 << 20
 """Bodies of requests that may wait; one larger than that waits alone."""

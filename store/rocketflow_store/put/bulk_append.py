@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch, Dispatched
     from rocketflow_store.put.put_path import PutPath
-    from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.telemetry.statistics import StoreStatistics
 
 _UNITS_AT_ONCE: Final = 128
 """A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from rocketflow_store import events
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
 from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
@@ -53,7 +52,8 @@ from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.put_later import TimerCongestion
-from rocketflow_store.statistics import SLOW_PUT_NS
+from rocketflow_store.telemetry import events
+from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.batch_records import CheckedBatch
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.telemetry.statistics import StoreStatistics
 
 
 Positions: TypeAlias = "Sequence[int] | npt.NDArray[np.int64]"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store import events
 from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, decompressed_runs
 from rocketflow_store.columnar.hashing import string_hashes
@@ -24,6 +23,7 @@ from rocketflow_store.model.message import COMPRESSED_FLAG
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store import events
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
@@ -33,6 +32,7 @@ from rocketflow_store.reading.tag_query import (
     tell_damaged_entry,
 )
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

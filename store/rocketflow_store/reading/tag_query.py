@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store import events
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.model.errors import InvalidFilterError
@@ -23,6 +22,7 @@ from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.tags import TagFilter
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store import events
-from rocketflow_store.events import CLAMPED, CUT, HEALED, LOST, QUARANTINED, SET_ASIDE
 from rocketflow_store.files import os_files
+from rocketflow_store.telemetry import events
+from rocketflow_store.telemetry.events import CLAMPED, CUT, HEALED, LOST, QUARANTINED, SET_ASIDE
 
 if TYPE_CHECKING:
     import pyarrow as pa

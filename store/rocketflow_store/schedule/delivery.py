@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store import events
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.model.message import SCHEDULE_TOPIC
@@ -26,6 +25,7 @@ from rocketflow_store.schedule.positions import Positions, file_lags, find_posit
 from rocketflow_store.schedule.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rocketflow_store import events
 from rocketflow_store.config_files.json_fields import offset_map
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (
@@ -33,6 +32,7 @@ from rocketflow_store.model.message import (
     SCHEDULE_TOPIC,
 )
 from rocketflow_store.schedule.redelivery import ScheduleReads, due_units, levels_of, why_not
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
-    from rocketflow_store.statistics import StoreStatistics
     from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.telemetry.statistics import StoreStatistics
 
 _FRONTIER_INTERVAL_MS: Final = 10_000
 _FRONTIER_BYTES: Final = 512 << 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store import events
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.sink.sink_commit import (
     CommitResult,
@@ -20,6 +19,7 @@ from rocketflow_store.sink.sink_commit import (
     check_sink_id,
     last_commit,
 )
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rocketflow_store import events
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.files import os_files
 from rocketflow_store.format.properties import encode_properties
@@ -30,6 +29,7 @@ from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.commit_copy import copy_of, leave_copy
 from rocketflow_store.sink.remembered_commits import remembered_commit, remembered_sinks
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, sink_directory
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

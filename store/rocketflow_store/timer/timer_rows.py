@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store import events
 from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.properties import integers
@@ -30,6 +29,7 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,1 @@
+"""Events with stable codes, and counters."""
