@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow_store.config import StoreConfig
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 from rocketflow_store.settings import load_settings
-from rocketflow_store.tags import TagFilter
 
 SOURCE_OPTIONS: Final = (
     "path",
@@ -380,7 +380,7 @@ def _tags(values: OptionValues) -> str | None:
 def _sql(values: OptionValues) -> str | None:
     text = values.text("sql")
     if text is not None:
-        from rocketflow_store.sql92 import compile_filter
+        from rocketflow_store.filters.sql92 import compile_filter
 
         try:
             compile_filter(text)

@@ -40,6 +40,8 @@ from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decod
 from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
+from rocketflow_store.filters.sql92 import compile_filter
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.properties import decode_properties, encode_properties
@@ -69,8 +71,6 @@ from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
-from rocketflow_store.sql92 import compile_filter
-from rocketflow_store.tags import TagFilter
 from rocketflow_store.timer import timer_log as chains
 from rocketflow_store.timer.placement import TimerProgress, decode_progress
 from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint

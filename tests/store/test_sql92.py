@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketflow_store.filters.sql92 import compile_filter
+from rocketflow_store.filters.sql92.java_numbers import compare_doubles, parse_double, parse_integer
 from rocketflow_store.model.errors import InvalidFilterError
-from rocketflow_store.sql92 import compile_filter
-from rocketflow_store.sql92.java_numbers import compare_doubles, parse_double, parse_integer
 
 WORDS = ["a", "b", "5", "'x'", "(", ")", "=", "<>", ">", "AND", "OR", "NOT", "IN", "IS", "NULL", "-", ",", "1.5"]
 ROW = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.model.errors import InvalidFilterError
-from rocketflow_store.sql92 import compile_filter
 
 NAMES = ["a", "b", "c"]
 LITERALS = [
@@ -184,8 +184,8 @@ def test_answers_are_booleans_of_their_own() -> None:
 
 def test_no_pandas() -> None:
     code = (
-        "import sys; from rocketflow_store.sql92 import compile_filter as c;"
-        "from rocketflow_store.sql92.columnar import string_array as s;"
+        "import sys; from rocketflow_store.filters.sql92 import compile_filter as c;"
+        "from rocketflow_store.filters.sql92.columnar import string_array as s;"
         "a = s(('5', 'x', '5.5', ' 5', '9' * 30));"
         "c(\"a = 5 OR a > 5.5 OR a IN ('x') OR a CONTAINS 'x' OR a = TRUE OR z IS NULL OR a = z\").mask({'a': a});"
         "assert 'pandas' not in sys.modules"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.tags import TagFilter
 
 
 @pytest.mark.parametrize("expression", [None, "", "*", " * ", "   "])

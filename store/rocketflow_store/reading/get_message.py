@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from rocketflow_store.assigned_properties import lmq_units
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, MAX_EXT_ADDRESS, PRE_BLANK_SIZE
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import StoreError
@@ -19,7 +20,6 @@ from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.reading.tag_codes import low_half
-from rocketflow_store.tags import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

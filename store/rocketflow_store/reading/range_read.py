@@ -11,6 +11,7 @@ from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, decompressed_runs
 from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE, units_of
 from rocketflow_store.model.errors import (
     CorruptRecordError,
@@ -22,7 +23,6 @@ from rocketflow_store.model.errors import (
 from rocketflow_store.model.message import COMPRESSED_FLAG
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
-from rocketflow_store.tags import TagFilter
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.model.errors import InvalidFilterError
@@ -21,7 +22,6 @@ from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.recovery.derived_state import known_tag_entries
-from rocketflow_store.tags import TagFilter
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

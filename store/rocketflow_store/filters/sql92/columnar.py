@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.sql92.java_numbers import parse_double, parse_integer
-from rocketflow_store.sql92.scalar import IncomparableError, compare, equal, negated, order, text_test
-from rocketflow_store.sql92.syntax_tree import (
+from rocketflow_store.filters.sql92.java_numbers import parse_double, parse_integer
+from rocketflow_store.filters.sql92.scalar import IncomparableError, compare, equal, negated, order, text_test
+from rocketflow_store.filters.sql92.syntax_tree import (
     And,
     BooleanCast,
     Compare,

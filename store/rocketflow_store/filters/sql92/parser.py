@@ -15,10 +15,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from rocketflow_store.model.errors import InvalidFilterError
-from rocketflow_store.sql92.lexer import Token, TokenKind, tokenize
-from rocketflow_store.sql92.scalar import IncomparableError, compare
-from rocketflow_store.sql92.syntax_tree import (
+from rocketflow_store.filters.sql92.lexer import Token, TokenKind, tokenize
+from rocketflow_store.filters.sql92.scalar import IncomparableError, compare
+from rocketflow_store.filters.sql92.syntax_tree import (
     And,
     BooleanCast,
     Compare,
@@ -37,6 +36,7 @@ from rocketflow_store.sql92.syntax_tree import (
     TextTestKind,
     is_condition,
 )
+from rocketflow_store.model.errors import InvalidFilterError
 
 MAX_DEPTH: Final = 64
 

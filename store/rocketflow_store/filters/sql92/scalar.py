@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from rocketflow_store.sql92.java_numbers import compare_doubles, parse_boolean, parse_double, parse_integer
-from rocketflow_store.sql92.syntax_tree import (
+from rocketflow_store.filters.sql92.java_numbers import compare_doubles, parse_boolean, parse_double, parse_integer
+from rocketflow_store.filters.sql92.syntax_tree import (
     And,
     BooleanCast,
     Compare,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocketflow_store.sql92.parser import parse
-from rocketflow_store.sql92.scalar import IncomparableError, evaluate
+from rocketflow_store.filters.sql92.parser import parse
+from rocketflow_store.filters.sql92.scalar import IncomparableError, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.sql92.syntax_tree import Node
+    from rocketflow_store.filters.sql92.syntax_tree import Node
 
 __all__ = ["SqlFilter", "compile_filter"]
 
@@ -47,7 +47,7 @@ class SqlFilter:
 
         A property without a column is missing everywhere; `num_rows` is needed only when no column is given.
         """
-        from rocketflow_store.sql92.columnar import mask
+        from rocketflow_store.filters.sql92.columnar import mask
 
         if num_rows is None:
             if not columns:

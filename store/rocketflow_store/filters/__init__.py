@@ -1,0 +1,1 @@
+"""Choose messages by tags or SQL92."""
