@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.child_process import run_child
 from rocketflow.errors import RocketFlowError, UsageError
 from rocketflow.stop_signals import stop_waits
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

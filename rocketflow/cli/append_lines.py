@@ -151,7 +151,7 @@ def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
 def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
     """The message of one JSON line; ValueError says what is wrong with it."""
     from rocketflow_store import Message
-    from rocketflow_store.json_text import parse_json
+    from rocketflow_store.files.json_text import parse_json
 
     fields = parse_json(line.decode("utf-8"))
     if not isinstance(fields, dict):

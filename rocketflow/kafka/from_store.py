@@ -461,7 +461,7 @@ def _has_nulls(headers: list[list[Header]]) -> bool:
 
 def store_id_of(reader: StoreReader) -> str:
     """The id that a store was given by its writer, "" where that was Apache's."""
-    from rocketflow_store.json_text import parse_json
+    from rocketflow_store.files.json_text import parse_json
 
     try:
         return str(parse_json(reader.paths.meta.read_bytes())["storeId"])

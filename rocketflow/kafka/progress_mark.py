@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka import clients
 from rocketflow.kafka.errors import KafkaRefusedError
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.to_store import text_mask
 from rocketflow_store.columnar.gather import int_array
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.model.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
-from rocketflow_store.json_text import parse_json
 from rocketflow_store.retry.requeue_properties import QUARANTINED
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rocketflow.quality.gx_metrics import (
     runtime_configuration,
 )
 from rocketflow.quality.suite import Action
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

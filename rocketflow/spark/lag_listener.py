@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import (
 
 from rocketflow.spark.lag import QueueLag, lag_of_report
 from rocketflow.spark.stream_offset import QueueKey
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 _log: Final = logging.getLogger(__name__)
 

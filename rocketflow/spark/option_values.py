@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from rocketflow.nearest import nearest_name
 from rocketflow.times import TIME_FORM, parse_time
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.model.errors import StoreError
 
 SPARK_OPTIONS: Final = frozenset(

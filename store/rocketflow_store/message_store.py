@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.layout.tag_entries import TagEntries
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.model.message import Message, MessageBatch, MessageExt
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles, TransientStorePool
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.index.index_service import IndexService
@@ -17,10 +21,6 @@ from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
-from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles, TransientStorePool
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.put.topic_table import TopicTable
@@ -49,8 +49,8 @@ from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.files.mapped.log_directories import LogDirectories
     from rocketflow_store.layout.confirm import Confirmed
-    from rocketflow_store.mapped_files.log_directories import LogDirectories
 
 _FAR_AHEAD_MS: Final = 24 * 3_600_000
 """So far a clock may have been set back: what is told beyond is what damage made of it."""

@@ -15,6 +15,7 @@ from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.index.index_service import IndexService
@@ -22,7 +23,6 @@ from rocketflow_store.index.tag_stretches import TagJudge, TagStretches
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue

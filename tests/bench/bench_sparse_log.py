@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.record import RecordFields, encode_blank, encode_record
-from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.model.message_id import encode_host
 from tests.bench.data import rows
 from tests.bench.figures import Figure

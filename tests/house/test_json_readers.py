@@ -40,7 +40,7 @@ def test_json_is_parsed_by_the_limited_reader_alone(folder: str) -> None:
         if str(file.relative_to(ROOT)) not in READERS
         for line in parsing_lines(file.read_text("utf-8"))
     }
-    assert not found, "use rocketflow_store.json_text.parse_json"
+    assert not found, "use rocketflow_store.files.json_text.parse_json"
 
 
 @pytest.mark.parametrize("text", ["json.loads(x)", "json.load(file)", "from json import loads", "json.JSONDecoder()"])

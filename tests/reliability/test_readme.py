@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from tests.reliability.audit import audited
 from tests.reliability.phases import POINTS, Phase, at_method
 from tests.reliability.power import Run, after_power_loss, config

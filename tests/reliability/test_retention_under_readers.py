@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import GetMessageResult, GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import OffsetOutOfRangeError
 from rocketflow_store.queues.consume_queue import ConsumeQueue

@@ -20,7 +20,7 @@ from rocketflow.quality.suite import load_suite
 from rocketflow.spark.checkpoint import query_id
 from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow_store import MessageStore
-from rocketflow_store.json_text import MAX_JSON_DEPTH, parse_json
+from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
 
 DEEP = {"lists": "[" * 200_000, "objects": '{"a":' * 200_000, "closed": "[" * 200_000 + "]" * 200_000}
 deep = pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())

@@ -16,9 +16,9 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.config import StorePaths
 from rocketflow_store.files import memory_lock, os_files
-from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
-from rocketflow_store.mapped_files.locked_files import LockedFiles
-from rocketflow_store.mapped_files.log_directories import LogDirectories
+from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.files.mapped.locked_files import LockedFiles
+from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.model.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
 
 SIZE = 1 << 16

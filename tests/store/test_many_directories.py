@@ -17,12 +17,12 @@ import pytest
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.config import StorePaths
 from rocketflow_store.files import disk, os_files
+from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
+from rocketflow_store.files.mapped.log_directories import LogDirectories
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_layout import StoreLayout, recorded_layout, side_directory
-from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
-from rocketflow_store.mapped_files.log_directories import LogDirectories
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     MissingStorePathError,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
+from rocketflow_store.files.mapped.remote_log import RemoteLogFile
 from rocketflow_store.files.remote import RemoteDirectory
-from rocketflow_store.mapped_files.remote_log import RemoteLogFile
 from rocketflow_store.model.errors import NotAStoreError, RemoteStoreError, StoreVersionError
 from rocketflow_store.rebuild import log_ranges, upload
 from rocketflow_store.rebuild.rebuild import rebuild_store

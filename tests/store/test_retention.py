@@ -17,10 +17,10 @@ from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config import StorePaths
+from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
-from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     NotAStoreError,

@@ -14,12 +14,12 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.scan import scan_records
+from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.commit_log import CommitLog
-from rocketflow_store.mapped_files.mapped_file import MappedFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from tests.reliability.trials import ROOT, environment

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 _BARE_KEY: Final = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))"""  # a whole string literal, left as it is

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.files.os_files import access_error
-from rocketflow_store.json_text import parse_json
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.errors import StoreError
 

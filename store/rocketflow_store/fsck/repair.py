@@ -24,6 +24,8 @@ from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.files.mapped.mapped_file import MappedFile
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, logics_physical_offset
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.derived_profile import PROFILE_55
@@ -38,8 +40,6 @@ from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import FORMAT_VERSION, refuse_another_version
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_walk import sound_records
-from rocketflow_store.mapped_files.mapped_file import MappedFile
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.claimed_places import (

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, Finding, FindingList, RangeSet, VerifyResult
@@ -39,7 +40,6 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.queues.claimed_places import (
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.queues.consume_queue import ConsumeQueue
 
     Ints = npt.NDArray[np.int64]

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.verify_index import IndexCheck
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]

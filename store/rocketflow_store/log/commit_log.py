@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.mapped_files.transient_store_pool import BufferedFiles
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 _HEAD: Final = 88
 """Bytes before the body where both hosts are IPv4."""

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
+from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.model.errors import FlushDiskTimeoutError, StoreError, StoreFencedError
 from rocketflow_store.telemetry import events
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.files.mapped.mapped_file import FileHold, MappedFile
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.record_crc_range import RecordCrcRange
-    from rocketflow_store.mapped_files.mapped_file import FileHold, MappedFile
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.model.message import MessageExt
 
     Units = npt.NDArray[np.void]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.resync import Boundaries
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
 
     Ints = npt.NDArray[np.int64]
 

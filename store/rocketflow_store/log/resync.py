@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
+from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -36,13 +37,12 @@ from rocketflow_store.format.record import (
 )
 from rocketflow_store.log.damaged_record import DamagedRecord
 from rocketflow_store.log.scan_file import scan_file
-from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.model.errors import UnreadableError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 _MAX_BODY: Final = 4 << 20
 """What a message may hold (RocketMQ's `maxMessageSize`), and so how far a record whose lengths are lost may reach."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 
 def written_end(files: Sequence[MappedFile], offset: int = 0, *, keep_cached: bool = False) -> int:

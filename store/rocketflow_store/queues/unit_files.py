@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.decode import QueueIdentity
     from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import FileHold
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
-    from rocketflow_store.mapped_files.mapped_file import FileHold
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.status import GetMessageStatus
     from rocketflow_store.reading.skipped import SkippedMessages

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

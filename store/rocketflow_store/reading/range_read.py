@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.columnar.decode import QueueIdentity
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes

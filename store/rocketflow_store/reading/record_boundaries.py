@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig, StorePaths
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.scan_stage import LogFindings
     from rocketflow_store.rebuild.store_state import StoreState
 

@@ -16,7 +16,7 @@ from rocketflow_store.log.resync import is_end_blank, next_sound
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 _LEAST_RANGE: Final = 8 << 20
 _MOST_RANGE: Final = 96 << 20

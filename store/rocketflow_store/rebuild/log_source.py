@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rocketflow_store.files.mapped.mapped_file import MappedFile
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.mapped.remote_log import RemoteLogFile, RemoteLogFiles
 from rocketflow_store.files.remote import RemoteDirectory
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.mapped_files.mapped_file import MappedFile
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
-from rocketflow_store.mapped_files.remote_log import RemoteLogFile, RemoteLogFiles
 from rocketflow_store.model.errors import NotAStoreError, StoreVersionError
 
 if TYPE_CHECKING:
-    from rocketflow_store.mapped_files.log_directories import LogDirectories
+    from rocketflow_store.files.mapped.log_directories import LogDirectories
 
 _NAME_DIGITS = 20
 

@@ -15,8 +15,8 @@ from rocketflow_store.rebuild.scan_task import ScanReport, ScanSettings, ScanTas
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.queues.claimed_places import LostMessages, RefutedClaim
     from rocketflow_store.rebuild.engine import Engine
     from rocketflow_store.rebuild.log_source import LogSource

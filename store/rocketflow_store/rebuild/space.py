@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueuePlan
 
 _SAMPLED_FILES: Final = 8

@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.written_end import written_end
-from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig, StorePaths
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.result import RebuildRequest
     from rocketflow_store.recovery.stop_record import StopRecord
 

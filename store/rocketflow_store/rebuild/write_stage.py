@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.places import RebuildPlaces
     from rocketflow_store.rebuild.placing import SidePlaces
     from rocketflow_store.rebuild.result import RebuildResult

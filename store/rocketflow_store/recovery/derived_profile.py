@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.derived_profile import PROFILE_53, PROFILE_55
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.index.tag_stretches import TagJudge
 from rocketflow_store.layout.store_meta import chosen_profile, recorded_profile
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:

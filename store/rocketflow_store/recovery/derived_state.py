@@ -24,6 +24,7 @@ from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
@@ -35,7 +36,6 @@ from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable, written_batches

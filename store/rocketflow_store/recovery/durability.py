@@ -14,8 +14,8 @@ from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
     from rocketflow_store.config import StorePaths
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
-from rocketflow_store.json_text import parse_json
+from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.layout.confirm import Confirmed
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.recovery.stop_record import QueueState, StopRecord

@@ -28,6 +28,7 @@ from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
 from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
+from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
@@ -41,7 +42,6 @@ from rocketflow_store.log.resync import (
 )
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
-from rocketflow_store.mapped_files.mapped_file import file_name
 from rocketflow_store.model.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
@@ -73,10 +73,10 @@ if TYPE_CHECKING:
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.config import StorePaths
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
-    from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
     from rocketflow_store.put.dispatch import Dispatcher
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue

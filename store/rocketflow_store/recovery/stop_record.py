@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
-from rocketflow_store.json_text import parse_json
 from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.config import StorePaths
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable

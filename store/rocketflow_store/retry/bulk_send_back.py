@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.message_store import MessageStore
     from rocketflow_store.retry.send_back import SendBack
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.properties import integers
+from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.log.readable_runs import readable_runs
-from rocketflow_store.mapped_files.mapped_file import PAGE_BYTES
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import (
     PROPERTY_REAL_QUEUE_ID,
@@ -31,7 +31,7 @@ from rocketflow_store.timer.timer_rows import born_timestamps, identities
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.timer.timer_rows import TimerReads
 
 _NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()

@@ -14,8 +14,8 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
 from rocketflow_store.format.record import BLANK_MAGIC
-from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
 from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:

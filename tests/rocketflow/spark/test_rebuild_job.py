@@ -18,9 +18,9 @@ from rocketflow.spark import rebuild_job
 from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.remote import RemoteDirectory
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.mapped_files.log_directories import LogDirectories
 from rocketflow_store.rebuild.log_ranges import LogRange
 from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.rebuild import rebuild_store

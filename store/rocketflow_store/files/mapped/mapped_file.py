@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.mapped_files.file_map import Descriptor, FileMap
+from rocketflow_store.files.mapped.file_map import Descriptor, FileMap
 from rocketflow_store.model.errors import StoreAccessError, UnreadableError
 
 if TYPE_CHECKING:

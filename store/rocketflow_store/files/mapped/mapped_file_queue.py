@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
-from rocketflow_store.mapped_files.log_directories import LogDirectories
-from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
+from rocketflow_store.files.mapped.log_directories import LogDirectories
+from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
 from rocketflow_store.model.errors import (
     StoreAccessError,
     StoreError,
@@ -22,7 +22,7 @@ from rocketflow_store.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from rocketflow_store.mapped_files.allocate_ahead import AllocateMappedFileService
+    from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 
 
 class MappedFileQueue:

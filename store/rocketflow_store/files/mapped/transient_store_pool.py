@@ -19,7 +19,7 @@ from rocketflow_store.files import memory_lock
 from rocketflow_store.model.errors import StoreConfigError
 
 if TYPE_CHECKING:
-    from rocketflow_store.mapped_files.mapped_file import MappedFile
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 
 class WriteBuffer:

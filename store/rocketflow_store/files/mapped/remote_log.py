@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.mapped_files.log_directories import LogDirectories
-from rocketflow_store.mapped_files.mapped_file import MappedFile, file_name
-from rocketflow_store.mapped_files.mapped_file_queue import MappedFileQueue
+from rocketflow_store.files.mapped.log_directories import LogDirectories
+from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
+from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
+    from rocketflow_store.files.mapped.file_map import FileMap
     from rocketflow_store.files.remote import RemoteDirectory, RemoteFile
-    from rocketflow_store.mapped_files.file_map import FileMap
 
 _BLOCK_BITS: Final = 16
 _GOING_THROUGH: Final = 4 << 20

@@ -12,15 +12,15 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.mapped_files.locked_files import LockedFiles
-from rocketflow_store.mapped_files.mapped_file import file_name
+from rocketflow_store.files.mapped.locked_files import LockedFiles
+from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.model.errors import FileAllocationTimeoutError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from rocketflow_store.mapped_files.log_directories import LogDirectories
+    from rocketflow_store.files.mapped.log_directories import LogDirectories
 
 _WAIT_S: Final = 5.0
 """As RocketMQ's AllocateMappedFileService: how long an append waits for a file that is being made."""
