@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from rocketflow.kafka.rows import KafkaRows
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.commit_envelope import CommitEnvelope
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.settings.store_config import StoreConfig
 
 Partition = tuple[str, int]
 

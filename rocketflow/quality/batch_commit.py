@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config import StorePaths
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.model.clock import SystemClock
+from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink import spare_parts
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import (

@@ -30,9 +30,9 @@ from rocketflow.quality.split import (
     WELL_FORMED_BIT,
 )
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rocketflow_store.config import StorePaths
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
+from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink.sink_commit import commit_batch, commit_nothing
 from rocketflow_store.store_reader import StoreReader
 

@@ -19,7 +19,6 @@ from rocketflow.errors import UsageError
 from rocketflow.nearest import did_you_mean
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
-from rocketflow_store.config import StoreConfig, StorePaths
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.message_encoder import check_send_topic
@@ -33,6 +32,7 @@ from rocketflow_store.retry.requeue_run import (
     find_run,
     queue_count,
 )
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 from rocketflow_store.sink.sink_commit import sweep
 from rocketflow_store.sink.staged_part import batch_directory, load_all, stage_alike

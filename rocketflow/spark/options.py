@@ -11,11 +11,11 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error, time_or_none
-from rocketflow_store.config import StoreConfig
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
-from rocketflow_store.settings import load_settings
+from rocketflow_store.settings.loader import load_settings
+from rocketflow_store.settings.store_config import StoreConfig
 
 SOURCE_OPTIONS: Final = (
     "path",

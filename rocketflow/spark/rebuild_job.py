@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from rocketflow.arguments import JobParser
 from rocketflow.job_timing import timing
-from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.remote import is_uri
 from rocketflow_store.format.derived_profile import PROFILES
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.rebuild.places import check_target_given
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ from rocketflow.job_timing import timing
 from rocketflow.printable import printable
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
-from rocketflow_store.config import StorePaths, check_directory
 from rocketflow_store.files.lock import lock_holder, when_free
 from rocketflow_store.model.errors import StoreLockedError
+from rocketflow_store.settings.store_config import StorePaths, check_directory
 from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
 COMMITS_TAKE_S: Final = 5.0
 """Who holds the lock for longer than this does not hold it for a commit."""

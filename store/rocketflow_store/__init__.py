@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StoreConfig as StoreConfig
     from rocketflow_store.message_store import MessageStore as MessageStore
     from rocketflow_store.model.errors import StoreError as StoreError
     from rocketflow_store.model.message import Message as Message
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.status import GetMessageStatus as GetMessageStatus
     from rocketflow_store.model.status import PutMessageStatus as PutMessageStatus
     from rocketflow_store.reading.get_message_result import GetMessageResult as GetMessageResult
+    from rocketflow_store.settings.store_config import StoreConfig as StoreConfig
     from rocketflow_store.store_reader import StoreReader as StoreReader
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOMES = {
     "MessageStore": "message_store",
     "PutMessageResult": "model.results",
     "PutMessageStatus": "model.status",
-    "StoreConfig": "config",
+    "StoreConfig": "settings.store_config",
     "StoreError": "model.errors",
     "StoreReader": "store_reader",
     "StoreSnapshot": "model.results",

@@ -25,10 +25,10 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.log.record_run import RecordRun
     from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.settings.store_config import StoreConfig
 
 LMQ_QUEUE_ID: Final = 0
 _MAX_BATCH_NUM: Final = (1 << 15) - 1

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.put_later import TimerCongestion
+    from rocketflow_store.settings.store_config import StoreConfig
 
 
 def check_topic(topic: str, row: int | None = None) -> None:

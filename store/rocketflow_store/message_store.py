@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
-from rocketflow_store.config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.layout.other_engines import refuse_rocksdb_data
@@ -41,6 +40,7 @@ from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_dele
 from rocketflow_store.services.clean_service import CleanResult, CleanService
 from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.store_opening import open_parts
 from rocketflow_store.telemetry import events

@@ -30,7 +30,7 @@ from rocketflow_store.model.status import PutMessageStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
 TIMER_REQUESTS: Final = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
 """In the order in which RocketMQ looks for them."""

@@ -48,9 +48,9 @@ from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floor
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.log_directories import LogDirectories
     from rocketflow_store.layout.confirm import Confirmed
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 _FAR_AHEAD_MS: Final = 24 * 3_600_000
 """So far a clock may have been set back: what is told beyond is what damage made of it."""

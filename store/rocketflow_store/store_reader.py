@@ -11,7 +11,6 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
@@ -34,6 +33,7 @@ from rocketflow_store.reading.tag_query import tag_coverage
 from rocketflow_store.recovery.derived_profile import profile_of
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

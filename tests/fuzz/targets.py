@@ -25,7 +25,6 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.broker_conf import load_broker_conf
 from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
@@ -37,7 +36,6 @@ from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
-from rocketflow_store.config import StorePaths
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.filters.sql92 import compile_filter
@@ -69,6 +67,8 @@ from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
+from rocketflow_store.settings.broker_conf import load_broker_conf
+from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink.remembered_commits import remembered_commit
 from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.timer import timer_log as chains

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow_store.broker_conf import (
+from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
+from rocketflow_store.model.status import FlushDiskType
+from rocketflow_store.settings.broker_conf import (
     KNOWN_KEYS,
     environment_settings,
     load_broker_conf,
     parse_broker_conf,
     parse_properties,
 )
-from rocketflow_store.config import StoreConfig
-from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
-from rocketflow_store.model.status import FlushDiskType
+from rocketflow_store.settings.store_config import StoreConfig
 
 
 def test_values_are_typed() -> None:
@@ -108,7 +108,7 @@ def test_store_config_takes_the_file(tmp_path: Path) -> None:
 
 
 def test_every_known_key_has_one_type() -> None:
-    from rocketflow_store import broker_conf_keys as keys
+    from rocketflow_store.settings.loader import broker_conf_keys as keys
 
     kinds = [keys.BOOLEAN_KEYS, keys.INT_KEYS, keys.LONG_KEYS, keys.FLOAT_KEYS, keys.TEXT_KEYS, set(keys.CHOICE_KEYS)]
     assert sum(len(kind) for kind in kinds) == len(KNOWN_KEYS) > 400

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader, message_store
-from rocketflow_store.config import StorePaths
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.durable_ends import DurableEnds
+from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.trials import LEVEL, ROOT, SEED, environment
 from tests.store.damage import CONFIG
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.config import StorePaths
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.files.mapped.log_directories import LogDirectories
@@ -32,6 +31,7 @@ from rocketflow_store.model.errors import (
     StoreVersionError,
 )
 from rocketflow_store.services.clean_service import preview_clean
+from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.trials import some
 
 SIZE = 8192

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.config import StorePaths
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -42,6 +41,7 @@ from rocketflow_store.services.retention import (
     expired_queue_files,
     is_delete_hour,
 )
+from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
 from rocketflow_store.sink.staged_part import stage
 

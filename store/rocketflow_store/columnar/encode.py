@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.index_entries import Hashes
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
 

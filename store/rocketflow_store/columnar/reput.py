@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.decode import RecordColumns
     from rocketflow_store.columnar.properties import PropertySegments
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -12,7 +12,7 @@ from rocketflow_store.store_reader import StoreReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
 
 def preview_recovery(path: Path, config: StoreConfig | None = None) -> RecoveryResult:

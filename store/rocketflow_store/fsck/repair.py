@@ -19,7 +19,6 @@ import numpy as np
 
 from rocketflow_store.columnar.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.columnar.index_entries import IndexEntries
-from rocketflow_store.config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.files import os_files
@@ -60,6 +59,7 @@ from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import StopRecord
+from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.timer.turns import remake_timer_files
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.fsck.findings import Damage, Finding
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _MAX_ROUNDS: Final = 6
 _LOOKS_LIKE_ID: Final = re.compile(rb"[0-9a-f]{32}")

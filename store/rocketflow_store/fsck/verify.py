@@ -68,9 +68,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]

@@ -22,9 +22,9 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.fsck.findings import FindingList
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17

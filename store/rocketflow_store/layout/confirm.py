@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 _MAGIC: Final = b"RFCONF01"
 _LAYOUT: Final = struct.Struct("<8sqqqqqqqq")

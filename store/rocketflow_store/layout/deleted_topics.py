@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 _NAME: Final = "deleted"
 

@@ -15,7 +15,7 @@ from rocketflow_store.layout.checked_json import read_checked_json, write_checke
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 Queue: TypeAlias = tuple[str, int]
 

@@ -19,12 +19,12 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
 from rocketflow_store.model.errors import StoreVersionError
-from rocketflow_store.settings import LIMITS
+from rocketflow_store.settings.loader import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 SIZE_KEYS: Final = {
     "mapped_file_size_commit_log": "mappedFileSizeCommitLog",

@@ -135,7 +135,7 @@ def _refuse_without_log(root: Path) -> None:
 
 def _was_never_durable(root: Path) -> bool:
     """Whether the last writer of ours was stopped before any of its log was synced: a power loss may have taken all."""
-    from rocketflow_store.config import StorePaths  # which itself asks for the layout
+    from rocketflow_store.settings.store_config import StorePaths  # which itself asks for the layout
 
     confirmed = read_confirm(StorePaths(root))
     return confirmed is not None and confirmed.synced_offset <= 0

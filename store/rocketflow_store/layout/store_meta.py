@@ -23,7 +23,7 @@ from rocketflow_store.model.errors import StoreConfigError, StoreError, StoreVer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 FORMAT_VERSION: Final = 1
 _PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from rocketflow_store.config import StorePaths
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.store_queries import StoreQueries
+    from rocketflow_store.settings.store_config import StorePaths
 
 _UNITS_AT_ONCE: Final = 1 << 14
 _MAX_LOOKS: Final = 20_000

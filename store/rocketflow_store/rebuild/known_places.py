@@ -15,10 +15,10 @@ from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.scan_stage import LogFindings
     from rocketflow_store.rebuild.store_state import StoreState
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Queue = tuple[str, int]
 

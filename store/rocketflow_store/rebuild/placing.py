@@ -12,8 +12,8 @@ from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.recovery.derived_swap import DerivedSwap, files_below, same_content, side_directories
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.rebuild.scan_task import QueueChoice
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 _NAME_DIGITS: Final = 20
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.rebuild.write_plan import IndexFilePlan, QueuePlan
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 512

@@ -20,10 +20,10 @@ from rocketflow_store.recovery.derived_state import believed_record, listed_topi
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.result import RebuildRequest
     from rocketflow_store.recovery.stop_record import StopRecord
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Queue = tuple[str, int]
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.rebuild.places import RebuildPlaces
     from rocketflow_store.rebuild.placing import SidePlaces
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from rocketflow_store.rebuild.scan_stage import LogFindings
     from rocketflow_store.rebuild.scan_task import ScanReport
     from rocketflow_store.rebuild.store_state import StoreState
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Queue = tuple[str, int]
 

@@ -15,7 +15,7 @@ from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 
 def profile_of(paths: StorePaths, config: StoreConfig) -> str:

@@ -26,7 +26,7 @@ from rocketflow_store.recovery.stop_record import StopRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 _JOURNAL: Final = "swap"
 _OLD: Final = "old"

@@ -18,8 +18,8 @@ from rocketflow_store.recovery.derived_state import batch_topics
 
 if TYPE_CHECKING:
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 Queue = tuple[str, int]
 Ranges = dict[Queue, tuple[int, int]]

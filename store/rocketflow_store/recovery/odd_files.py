@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 
 def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rocketflow_store.config import StorePaths
     from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.settings.store_config import StorePaths
 
 _LOGGER: Final = logging.getLogger("rocketflow_store")
 

@@ -29,12 +29,12 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.recovery.stop_record import QueueState, StopRecord
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 Queue = tuple[str, int]
 

@@ -8,7 +8,7 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.record_crc_range import RecordCrcRange
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 _FAR: Final = 1 << 62
 

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.commit_envelope import CommitEnvelope
-    from rocketflow_store.config import StorePaths
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.layout.confirm import Confirmed
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.recovery.derived_state import LostState
     from rocketflow_store.recovery.stop_record import StopRecord
+    from rocketflow_store.settings.store_config import StorePaths
 
 NO_OFFSET: Final = 1 << 62
 _END: Final = "end of the log"

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocketflow_store.config import StorePaths
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.settings.store_config import StorePaths
 
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]

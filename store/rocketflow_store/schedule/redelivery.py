@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.config import StoreConfig
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
     from rocketflow_store.store_reader import StoreReader
 
 _QUEUE_FORCIBLY_MS: Final = 60_000

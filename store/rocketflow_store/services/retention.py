@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _HOUR_MS: Final = 3_600_000
 

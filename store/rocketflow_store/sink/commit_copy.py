@@ -18,7 +18,7 @@ from rocketflow_store.model.errors import StoreError
 from rocketflow_store.sink.staged_part import sink_directory
 
 if TYPE_CHECKING:
-    from rocketflow_store.config import StorePaths
+    from rocketflow_store.settings.store_config import StorePaths
 
 _HEAD_SIZE: Final = 18
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.decode import RecordColumns
     from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.timer.timer_rows import TimerRows
 
     Ints = npt.NDArray[np.int64]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Ints = npt.NDArray[np.int64]
     Units = npt.NDArray[np.void]

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from rocketflow_store.columnar.decode import RecordColumns
     from rocketflow_store.columnar.properties import PropertySegments
-    from rocketflow_store.config import StoreConfig, StorePaths
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -21,7 +21,7 @@ from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.settings import LIMITS, camel_case, fields_of, load_settings, warn_once, without_effect
+from rocketflow_store.settings.loader import LIMITS, camel_case, fields_of, load_settings, warn_once, without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -431,7 +431,7 @@ class StoreConfig:
         environ: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> StoreConfig:
-        """Return the settings of an entry point: see `rocketflow_store.settings`."""
+        """Return the settings of an entry point: see `rocketflow_store.settings.loader`."""
         return cls.from_mapping(load_settings(file, environ, options))
 
     @classmethod

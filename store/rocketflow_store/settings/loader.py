@@ -19,17 +19,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.broker_conf import OWN_PREFIX, environment_settings, load_broker_conf
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.record import BLANK_SIZE, MIN_RECORD_SIZE
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.settings.broker_conf import OWN_PREFIX, environment_settings, load_broker_conf
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.config import StoreConfig
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _INT_MAX: Final = (1 << 31) - 1
 _TIMER_LOG_FILE: Final = 52 + 16
@@ -139,7 +139,7 @@ def camel_case(name: str) -> str:
 
 @cache
 def _fields_by_key() -> dict[str, str]:
-    from rocketflow_store.config import StoreConfig  # which needs this module
+    from rocketflow_store.settings.store_config import StoreConfig  # which needs this module
 
     return {camel_case(one.name): one.name for one in fields(StoreConfig) if one.name not in _KEYLESS_FIELDS}
 

@@ -10,7 +10,10 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.broker_conf_keys import (
+from rocketflow_store.files.os_files import access_error, read_file
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.status import FlushDiskType
+from rocketflow_store.settings.broker_conf_keys import (
     BOOLEAN_KEYS,
     CHOICE_KEYS,
     FLOAT_KEYS,
@@ -18,9 +21,6 @@ from rocketflow_store.broker_conf_keys import (
     LONG_KEYS,
     TEXT_KEYS,
 )
-from rocketflow_store.files.os_files import access_error, read_file
-from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.status import FlushDiskType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""StoreConfig and its loaders: defaults, broker.conf, environment, command line."""
