@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.kafka.rows import HeaderRows, KafkaRows
-from rocketflow_store.columnar.gather import gather, int_array, with_validity
+from rocketflow_store.records.arrow.gather import gather, int_array, with_validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import batch_size, header_size
 from rocketflow.kafka.rows import HeaderRows
 from rocketflow.kafka.to_store import Properties, QueueRule, sink_rows
-from rocketflow_store.columnar.gather import int_array, values_array
+from rocketflow_store.records.arrow.gather import int_array, values_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

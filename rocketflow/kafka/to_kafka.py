@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.to_store import text_mask
-from rocketflow_store.columnar.gather import int_array
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.model.message import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.records.arrow.gather import int_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
-from rocketflow_store.columnar.arrays import bool_array
-from rocketflow_store.columnar.crc import crc32_column
-from rocketflow_store.columnar.gather import constant_string, int_array, values_array, with_validity
 from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.records.arrow.arrays import bool_array
+from rocketflow_store.records.arrow.crc import crc32_column
+from rocketflow_store.records.arrow.gather import constant_string, int_array, values_array, with_validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketflow_store.columns import DEFAULT_COLUMNS, source_schema
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import FileExistsInTargetError
+from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, source_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

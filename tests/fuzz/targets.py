@@ -34,7 +34,6 @@ from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.columnar.scan import scan_records
-from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
@@ -65,6 +64,7 @@ from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
+from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf

@@ -10,11 +10,11 @@ import pytest
 
 from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columns import SOURCE_COLUMNS
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
 from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 << 10,

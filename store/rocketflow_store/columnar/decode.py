@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.gather import (
+from rocketflow_store.columnar.properties import PropertySegments, split_properties
+from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from rocketflow_store.model.compression import decompress_body
+from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store.model.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.message_id import decode_host
+from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
+from rocketflow_store.records.arrow.gather import (
     constant_string,
     fixed_width_at,
     gather,
@@ -22,13 +29,6 @@ from rocketflow_store.columnar.gather import (
     values_array,
     windows_at,
 )
-from rocketflow_store.columnar.properties import PropertySegments, split_properties
-from rocketflow_store.columns import SOURCE_SCHEMA
-from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
-from rocketflow_store.model.compression import decompress_body
-from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
-from rocketflow_store.model.message_id import decode_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.assigned_properties import lmq_units
-from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.model.message import (
@@ -28,6 +27,7 @@ from rocketflow_store.model.message import (
     TRANSACTION_ROLLBACK,
 )
 from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.records.arrow.hashing import string_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,20 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.arrays import EMPTY, binary_array, bool_array, fixed_width, join, new_uniq_keys, taken
-from rocketflow_store.columnar.chunking import chunks
-from rocketflow_store.columnar.crc import crc32_column
 from rocketflow_store.columnar.dispatch_rows import DispatchRows, tags_codes_of
-from rocketflow_store.columnar.gather import constant_string, int_array, with_validity
-from rocketflow_store.columnar.hashing import splitmix64, string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import LightQueues, room_needed, with_room
 from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
-from rocketflow_store.columnar.queue_column import QueueColumn
-from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
-from rocketflow_store.columns import SINK_COLUMNS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import (
@@ -61,6 +53,22 @@ from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.put_later import REQUESTS, place_for_later
+from rocketflow_store.records.arrow.arrays import (
+    EMPTY,
+    binary_array,
+    bool_array,
+    fixed_width,
+    join,
+    new_uniq_keys,
+    taken,
+)
+from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.arrow.columns import SINK_COLUMNS
+from rocketflow_store.records.arrow.crc import crc32_column
+from rocketflow_store.records.arrow.gather import constant_string, int_array, with_validity
+from rocketflow_store.records.arrow.hashing import splitmix64, string_hashes
+from rocketflow_store.records.arrow.queue_column import QueueColumn
+from rocketflow_store.records.arrow.queue_turns import QueueTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

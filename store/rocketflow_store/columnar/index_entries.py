@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.gather import int_array
-from rocketflow_store.columnar.hashing import index_hashes, string_hashes
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, string_hash
+from rocketflow_store.records.arrow.gather import int_array
+from rocketflow_store.records.arrow.hashing import index_hashes, string_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.columnar.batch_entries import entry_positions_of
-from rocketflow_store.columnar.crc import crc32_column
-from rocketflow_store.columnar.gather import fixed_width_at, gather, int_array
 from rocketflow_store.columnar.properties import split_properties
-from rocketflow_store.columns import SOURCE_SCHEMA
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
 from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
@@ -24,6 +21,9 @@ from rocketflow_store.model.message import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
 )
+from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
+from rocketflow_store.records.arrow.crc import crc32_column
+from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.gather import fixed_width_at, gather, to_string, windows_at, with_validity
+from rocketflow_store.records.arrow.gather import fixed_width_at, gather, to_string, windows_at, with_validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt

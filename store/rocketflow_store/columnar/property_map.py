@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.arrays import EMPTY, binary_array
-from rocketflow_store.columnar.gather import int_array, with_validity
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.message import (
     PROPERTY_CRC32,
@@ -35,6 +33,8 @@ from rocketflow_store.model.message import (
     TRANSIENT_PROPERTY_PREFIX,
 )
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.records.arrow.arrays import EMPTY, binary_array
+from rocketflow_store.records.arrow.gather import int_array, with_validity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

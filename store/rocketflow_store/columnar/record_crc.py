@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.crc import crc32_slices
-from rocketflow_store.columnar.gather import windows_at
 from rocketflow_store.format.record import (
     BODY_DIFFERS,
     PROPERTY_CRC_ALIKE,
@@ -22,6 +20,8 @@ from rocketflow_store.format.record import (
     ZERO_PROPERTIES,
     ZEROS_OF_LMQ,
 )
+from rocketflow_store.records.arrow.crc import crc32_slices
+from rocketflow_store.records.arrow.gather import windows_at
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -24,11 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.arrays import binary_array, bool_array, fixed_width, join, taken
 from rocketflow_store.columnar.dispatch_rows import tags_codes_of
 from rocketflow_store.columnar.encode import EncodedChunk
-from rocketflow_store.columnar.gather import gather, windows_at
-from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import with_room
 from rocketflow_store.columnar.properties import split_properties
@@ -48,6 +45,9 @@ from rocketflow_store.model.message import (
     TRANSACTION_MASK,
 )
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.records.arrow.arrays import binary_array, bool_array, fixed_width, join, taken
+from rocketflow_store.records.arrow.gather import gather, windows_at
+from rocketflow_store.records.arrow.hashing import string_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

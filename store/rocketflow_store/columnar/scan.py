@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.gather import fixed_width_at
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -21,6 +20,7 @@ from rocketflow_store.format.record import (
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
 )
+from rocketflow_store.records.arrow.gather import fixed_width_at
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,9 +15,9 @@ import numpy as np
 
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.gather import fixed_width_at
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.records.arrow.gather import fixed_width_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

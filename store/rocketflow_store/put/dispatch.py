@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.model.java_compat import index_hash, tag_index_hash
+from rocketflow_store.records.arrow.queue_column import QueueColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,6 @@ from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
 from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.columnar.message_ids import offset_msg_ids
-from rocketflow_store.columnar.queue_turns import QueueTurns
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.format.batch_body import entry_positions
@@ -52,6 +51,7 @@ from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.put_later import TimerCongestion
+from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.queue_column import QueueColumn
+    from rocketflow_store.records.arrow.queue_column import QueueColumn
 
     Ints = npt.NDArray[np.int64]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.queue_column import QueueColumn
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
 from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.records.arrow.queue_column import QueueColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import ColumnBuilder, decompressed_runs
-from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE, units_of
@@ -23,6 +21,8 @@ from rocketflow_store.model.errors import (
 from rocketflow_store.model.message import COMPRESSED_FLAG
 from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
+from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -315,6 +315,6 @@ def _matching(builder: ColumnBuilder, columns: tuple[str, ...], tag_filter: TagF
 def _indices(rows: npt.NDArray[np.intp]) -> pa.Array:
     import pyarrow
 
-    from rocketflow_store.columnar.gather import int_array
+    from rocketflow_store.records.arrow.gather import int_array
 
     return int_array(rows, pyarrow.int64())

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.hashing import splitmix64
 from rocketflow_store.model.errors import MessageNotFoundError
 from rocketflow_store.model.message import (
     PROPERTY_DELAY,
@@ -27,6 +26,7 @@ from rocketflow_store.model.message import (
     PROPERTY_WAIT,
     Message,
 )
+from rocketflow_store.records.arrow.hashing import splitmix64
 from rocketflow_store.retry.retry_topics import (
     DLQ_QUEUE_NUMS,
     FIRST_RETRY_LEVEL,

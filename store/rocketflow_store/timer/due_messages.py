@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.chunking import chunks
 from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.model.message import PROPERTY_TIMER_DEL_UNIQKEY
+from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.timer.timer_rows import TimerRows, born_timestamps, identities, recall_names, rows_of_units
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.columnar.decode import QueueIdentity
-from rocketflow_store.columnar.hashing import string_hashes
 from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reputtable
 from rocketflow_store.model.errors import UnreadableError
@@ -29,6 +28,7 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.queues.consume_queue import pre_blank
+from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

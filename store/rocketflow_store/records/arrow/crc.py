@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
-from rocketflow_store.columnar.gather import gather
+from rocketflow_store.records.arrow.gather import gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt

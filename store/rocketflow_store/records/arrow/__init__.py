@@ -1,0 +1,1 @@
+"""Arrow kernels that encoding and decoding share."""
