@@ -25,15 +25,8 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.batch_entries import entry_positions_of
-from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.columnar.inner_batches import NoBatchBodyError, unwrap
-from rocketflow_store.columnar.properties import split_properties
-from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.columnar.relocate import relocate
-from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
@@ -65,6 +58,13 @@ from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
+from rocketflow_store.records.decoding.batch_entries import entry_positions_of
+from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.inner_batches import NoBatchBodyError, unwrap
+from rocketflow_store.records.decoding.properties import split_properties
+from rocketflow_store.records.decoding.record_crc import content_faults
+from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf

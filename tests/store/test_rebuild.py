@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.dispatch_rows import DispatchRows
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
@@ -39,6 +38,7 @@ from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.places import find_places
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.settings.store_config import StorePaths

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.records.decoding.decode import RecordColumns
 
 _HOST = encode_host("10.0.0.5:10911")
 

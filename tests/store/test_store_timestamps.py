@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
@@ -22,6 +20,8 @@ from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.scan import scan_records
 from tests.reliability.trials import ROOT, environment
 from tests.store.damage import CONFIG
 

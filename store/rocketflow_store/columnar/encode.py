@@ -15,10 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.dispatch_rows import DispatchRows, tags_codes_of
-from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import LightQueues, room_needed, with_room
-from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
@@ -69,13 +66,16 @@ from rocketflow_store.records.arrow.gather import constant_string, int_array, wi
 from rocketflow_store.records.arrow.hashing import splitmix64, string_hashes
 from rocketflow_store.records.arrow.queue_column import QueueColumn
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, tags_codes_of
+from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
+from rocketflow_store.records.decoding.properties import split_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.index_entries import Hashes
+    from rocketflow_store.records.decoding.index_entries import Hashes
     from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.assigned_properties import gets_light_queues
-from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.message import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.records.arrow.arrays import binary_array, join
+from rocketflow_store.records.decoding.properties import split_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,12 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.dispatch_rows import tags_codes_of
 from rocketflow_store.columnar.encode import EncodedChunk
-from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.columnar.light_queues import with_room
-from rocketflow_store.columnar.properties import split_properties
-from rocketflow_store.columnar.record_crc import with_record_crc
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
@@ -48,14 +44,18 @@ from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.records.arrow.arrays import binary_array, bool_array, fixed_width, join, taken
 from rocketflow_store.records.arrow.gather import gather, windows_at
 from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.dispatch_rows import tags_codes_of
+from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
+from rocketflow_store.records.decoding.properties import split_properties
+from rocketflow_store.records.decoding.record_crc import with_record_crc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.decode import RecordColumns
-    from rocketflow_store.columnar.properties import PropertySegments
+    from rocketflow_store.records.decoding.decode import RecordColumns
+    from rocketflow_store.records.decoding.properties import PropertySegments
     from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]

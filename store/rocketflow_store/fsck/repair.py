@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.dispatch_rows import DispatchRows, rows_of_records
-from rocketflow_store.columnar.index_entries import IndexEntries
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.files import os_files
@@ -53,6 +51,8 @@ from rocketflow_store.queues.consume_queue import ConsumeQueue
 from rocketflow_store.queues.queue_holes import fill_head, fill_holes, leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.queues.stand_in import LogExtent
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
+from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.derived_state import believed_record
 from rocketflow_store.recovery.healing import begin_healing

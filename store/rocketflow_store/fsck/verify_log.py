@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import judge_run
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
@@ -27,15 +23,19 @@ from rocketflow_store.queues.claimed_places import ClaimedQueues, rows_refuted
 from rocketflow_store.queues.consume_queue import written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.queues.side_queues import batch_units
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import judge_run
+from rocketflow_store.records.decoding.scan import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.verify_index import IndexCheck
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]

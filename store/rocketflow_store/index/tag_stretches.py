@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.records.arrow.gather import fixed_width_at
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.assigned_properties import AssignedProperties
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.columnar.light_queues import LightQueues
     from rocketflow_store.log.commit_log import CommitLog, Run
     from rocketflow_store.put.topic_table import TopicTable
     from rocketflow_store.queues.queue_offsets import QueueOffsets
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 
 _WRITERS: Final = 2
 _SYNC_EVERY_BYTES: Final = 48 << 20

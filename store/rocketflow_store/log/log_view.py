@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.record_crc import LACKS_CRC, content_faults, judge_contents
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.format.record import (
     BLANK_SIZE,
     MAGIC_V1,
@@ -23,6 +20,9 @@ from rocketflow_store.format.record import (
 )
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError, StoreError, UnreadableError
+from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
+from rocketflow_store.records.decoding.record_crc import LACKS_CRC, content_faults, judge_contents
+from rocketflow_store.records.decoding.scan import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import RecordColumns
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.records.decoding.decode import RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.scan import Scan
     from rocketflow_store.files.mapped.mapped_file import MappedFile
+    from rocketflow_store.records.decoding.scan import Scan
 
 
 def sound_records(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.scan import Scan, ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

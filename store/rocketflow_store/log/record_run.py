@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRow, DispatchRows
     from rocketflow_store.log.commit_log import CommitLog
     from rocketflow_store.queues.queue_offsets import QueueOffsets
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
 
 MAX_RUN_MESSAGES: Final = 1024
 MAX_RUN_BYTES: Final = 4 << 20

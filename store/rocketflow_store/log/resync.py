@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.record_crc import content_faults, with_record_crc
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
@@ -38,6 +36,8 @@ from rocketflow_store.format.record import (
 from rocketflow_store.log.damaged_record import DamagedRecord
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.record_crc import content_faults, with_record_crc
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.columnar.scan import Scan, ScanStop, scan_records
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC
 from rocketflow_store.model.errors import UnreadableError
+from rocketflow_store.records.decoding.scan import Scan, ScanStop, scan_records
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRow
     from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch, Dispatched
     from rocketflow_store.put.put_path import PutPath
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRow
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
-from rocketflow_store.columnar.batch_entries import entry_positions_of
 from rocketflow_store.columnar.batch_records import encode_batches
-from rocketflow_store.columnar.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.columnar.message_ids import offset_msg_ids
 from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
@@ -52,6 +50,8 @@ from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.put_later import TimerCongestion
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
+from rocketflow_store.records.decoding.batch_entries import entry_positions_of
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, deliver_time
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 

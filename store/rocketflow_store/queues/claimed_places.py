@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]

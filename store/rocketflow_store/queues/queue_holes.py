@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.stand_in import LogExtent
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.files.os_files import access_error, remove_directory, sync_directory
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
@@ -19,6 +18,7 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 from rocketflow_store.queues.first_kept import first_kept
+from rocketflow_store.records.decoding.decode import QueueIdentity
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,13 +24,13 @@ from rocketflow_store.reading.tag_codes import low_half
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.columnar.decode import QueueIdentity
     from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
+    from rocketflow_store.records.decoding.decode import QueueIdentity
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import ColumnBuilder, decompressed_runs
-from rocketflow_store.columnar.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE, units_of
 from rocketflow_store.model.errors import (
@@ -23,6 +21,8 @@ from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.decode import ColumnBuilder, decompressed_runs
+from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.columnar.decode import QueueIdentity
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
+    from rocketflow_store.records.decoding.decode import QueueIdentity
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

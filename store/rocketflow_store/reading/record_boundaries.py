@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import judge_run
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import judge_run
+from rocketflow_store.records.decoding.scan import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

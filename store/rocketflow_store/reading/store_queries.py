@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.layout.deleted_topics import TopicFloors
@@ -32,6 +31,7 @@ from rocketflow_store.reading.tag_query import (
     tell_damaged_entry,
 )
 from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

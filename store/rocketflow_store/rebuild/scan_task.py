@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import judge_run
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
@@ -24,15 +20,19 @@ from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_imp
 from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries, queues_in
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import judge_run
+from rocketflow_store.records.decoding.scan import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.rebuild.log_ranges import LogRange
     from rocketflow_store.rebuild.log_source import LogSource
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
 from rocketflow_store.files import os_files
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import StoreFullError, UnreadableError
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.decode import QueueIdentity
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
@@ -21,6 +20,7 @@ from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.rebuild.chain_check import ChainCheck
 from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
+from rocketflow_store.records.decoding.decode import QueueIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

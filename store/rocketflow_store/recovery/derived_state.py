@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import content_faults
 from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
@@ -43,6 +40,9 @@ from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
 from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.recovery.healing import Unfinished, begin_healing, unfinished_healing
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
 from rocketflow_store.recovery.stop_record import (

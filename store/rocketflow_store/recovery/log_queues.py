@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import content_faults
-from rocketflow_store.columnar.scan import ScanStop
 from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import content_faults
+from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.recovery.derived_state import batch_topics
 
 if TYPE_CHECKING:
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 Queue = tuple[str, int]

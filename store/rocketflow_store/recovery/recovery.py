@@ -23,10 +23,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.decode import QueueIdentity, RecordColumns
-from rocketflow_store.columnar.dispatch_rows import rows_of_records
-from rocketflow_store.columnar.record_crc import judge_contents, note_lacking
-from rocketflow_store.columnar.scan import Scan, ScanStop
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
@@ -64,13 +60,16 @@ from rocketflow_store.queues.queue_holes import (
 )
 from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
+from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import judge_contents, note_lacking
+from rocketflow_store.records.decoding.scan import Scan, ScanStop
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
 from rocketflow_store.recovery.stop_record import is_another
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocketflow_store.columnar.dispatch_rows import DispatchRows
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.recovery.derived_state import LostState
     from rocketflow_store.recovery.stop_record import StopRecord
     from rocketflow_store.settings.store_config import StorePaths

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.columnar.reput import reput
 from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
 from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.retry.requeue_properties import (
     BOOKKEEPING,
     PROPERTY_REQUEUE_ORIGIN_MSG_ID,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reput, reputtable
 from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
@@ -33,6 +32,7 @@ from rocketflow_store.model.message import (
 from rocketflow_store.model.topic_names import RETRY_PREFIX, is_send_refused, validate_topic
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
+from rocketflow_store.records.decoding.properties import integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

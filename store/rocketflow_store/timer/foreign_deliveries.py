@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.decode import RecordColumns
-from rocketflow_store.columnar.properties import integers
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.model.errors import StoreError, UnreadableError
@@ -25,6 +23,8 @@ from rocketflow_store.model.message import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
 )
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.sink.sink_commit import commit_at, commit_places
 from rocketflow_store.timer.timer_rows import born_timestamps, identities
 

@@ -21,8 +21,8 @@ from rocketflow_store.timer.timer_rows import real_places
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.decode import RecordColumns
     from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.timer.timer_rows import TimerRows
 

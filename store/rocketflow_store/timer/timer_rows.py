@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.decode import QueueIdentity
-from rocketflow_store.columnar.properties import integers
 from rocketflow_store.columnar.reput import reputtable
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.message import (
@@ -29,6 +27,8 @@ from rocketflow_store.model.message import (
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.decode import QueueIdentity
+from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.decode import RecordColumns
-    from rocketflow_store.columnar.properties import PropertySegments
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.records.decoding.decode import RecordColumns
+    from rocketflow_store.records.decoding.properties import PropertySegments
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Ints = npt.NDArray[np.int64]

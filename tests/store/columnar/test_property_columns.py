@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.records.decoding.properties import split_properties
 
 _NAMES = ("KEYS", "TAGS", "CRC32#", "WAIT", "a")
 _pair = st.tuples(st.sampled_from(_NAMES), st.sampled_from(["", "x", "yy"]))

@@ -8,8 +8,8 @@ import struct
 import pyarrow as pa
 import pytest
 
-from rocketflow_store.columnar.scan import scan_records
 from rocketflow_store.format.record import MAGIC_V1, MIN_RECORD_SIZE
+from rocketflow_store.records.decoding.scan import scan_records
 
 
 def one_after_another(data: bytes, position: int, limit: int, most: int) -> tuple[list[int], int]:

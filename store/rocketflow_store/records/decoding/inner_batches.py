@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.batch_entries import entry_positions_of
-from rocketflow_store.columnar.properties import split_properties
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
 from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
@@ -24,6 +22,8 @@ from rocketflow_store.model.message import (
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array
+from rocketflow_store.records.decoding.batch_entries import entry_positions_of
+from rocketflow_store.records.decoding.properties import split_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.assigned_properties import lmq_units
-from rocketflow_store.columnar.index_entries import IndexEntries, index_entries
 from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,
@@ -28,15 +27,16 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.decode import RecordColumns
-    from rocketflow_store.columnar.index_entries import Hashes
-    from rocketflow_store.columnar.properties import PropertySegments
+    from rocketflow_store.records.decoding.decode import RecordColumns
+    from rocketflow_store.records.decoding.index_entries import Hashes
+    from rocketflow_store.records.decoding.properties import PropertySegments
 
     Ints = npt.NDArray[np.int64]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.scan import follow_sizes
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.records.arrow.gather import fixed_width_at
+from rocketflow_store.records.decoding.scan import follow_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.properties import PropertySegments, split_properties
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
@@ -29,6 +28,7 @@ from rocketflow_store.records.arrow.gather import (
     values_array,
     windows_at,
 )
+from rocketflow_store.records.decoding.properties import PropertySegments, split_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -178,7 +178,7 @@ class RecordColumns:
 
     def _names_light_queue(self, name: str, queue_offsets: Ints) -> Mask:
         """Which records, of those without a fault, say that they are in a light queue at these offsets."""
-        from rocketflow_store.columnar.dispatch_rows import light_queues
+        from rocketflow_store.records.decoding.dispatch_rows import light_queues
 
         named = np.zeros(self.count, bool)
         sound = np.array([row for row in range(self.count) if row not in self.faults], np.intp)

@@ -26,7 +26,7 @@ from rocketflow_store.records.arrow.gather import windows_at
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.decode import RecordColumns
+    from rocketflow_store.records.decoding.decode import RecordColumns
 
     Mask = npt.NDArray[np.bool_]
 

@@ -1,0 +1,1 @@
+"""Read record bytes into columns."""
