@@ -45,8 +45,8 @@ def append_lines(
     Lines that come together are put together, and none waits for one that is still to come.
     """
     from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
-    from rocketflow_store.message_encoder import check_send_topic
     from rocketflow_store.model.errors import MessageRejectedError
+    from rocketflow_store.records.encoding.message_encoder import check_send_topic
 
     try:
         check_send_topic(topic)

@@ -19,8 +19,8 @@ from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.refused_messages import refused_rows
 from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.rows import KafkaRows
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
 
 Partition = tuple[str, int]

@@ -29,9 +29,9 @@ from rocketflow.quality.split import (
     VALUES,
     WELL_FORMED_BIT,
 )
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.records.encoding.encode import EncodedChunk
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

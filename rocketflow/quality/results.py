@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from rocketflow.errors import UsageError
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields, encode_record
@@ -23,6 +22,7 @@ from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.index_entries import index_entries
+from rocketflow_store.records.encoding.encode import EncodedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

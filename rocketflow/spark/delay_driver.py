@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
 
     Progress = Callable[[int, int], None]

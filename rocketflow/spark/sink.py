@@ -20,11 +20,11 @@ from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.config_files import TopicsFile
 from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
 from rocketflow_store.sink.sink_commit import (
     SinkBatch,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.records.encoding.encode import EncodedChunk
 
 
 @dataclass(frozen=True)

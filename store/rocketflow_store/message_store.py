@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.layout.tag_entries import TagEntries
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.store_opening import StoreParts
 
 _FIRST_CLEAN_S: Final = 60.0

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import batch_directory, stage

@@ -25,8 +25,6 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.config_files.fastjson import parse_json_object
@@ -65,6 +63,8 @@ from rocketflow_store.records.decoding.inner_batches import NoBatchBodyError, un
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
+from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf

@@ -17,8 +17,8 @@ from rocketflow.kafka.rows import HeaderRows, KafkaRows
 from rocketflow.kafka.to_kafka import kafka_rows
 from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow_store.format.properties import decode_properties, encode_properties
-from rocketflow_store.message_encoder import MessageEncoder
 from rocketflow_store.model.message import Message
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder
 from tests.reliability.trials import FULL
 
 EXAMPLES = settings(max_examples=1000 if FULL else 40)

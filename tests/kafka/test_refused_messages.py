@@ -16,7 +16,7 @@ from rocketflow.kafka.record_sizes import Header, batch_size, client_size
 from rocketflow.kafka.refused_messages import MAX_BODY, refused_record, refused_rows
 from rocketflow.kafka.to_kafka import kafka_rows
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.columnar.encode import BatchEncoder
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.kafka.bridging import Sent, Topics, bridge, small_store, stored
 from tests.kafka.test_mapping import as_rows, through_records
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, UNIT_DTYPE
@@ -25,6 +24,7 @@ from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError, StoreLockedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC, MessageExt
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, positions_seen, preview_due
 from rocketflow_store.schedule.positions import file_lags
 from rocketflow_store.schedule.service import ScheduleMessageService

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from rocketflow_store.columnar.encode import EncodedChunk
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.layout.confirm import read_confirm
@@ -17,6 +16,7 @@ from rocketflow_store.log.flush import ThoroughSchedule, flush_due
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.put.bulk_append import BulkAppend
+from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.settings.store_config import StorePaths
 
 START = 1_700_000_000_000

@@ -13,14 +13,14 @@ import pytest
 
 from rocketflow.spark.delay_driver import DueRange, stage_range
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar import encode
-from rocketflow_store.columnar.encode import BatchEncoder
-from rocketflow_store.columnar.light_queues import DIGITS
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.encoding import encode
+from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.records.encoding.light_queues import DIGITS
 from rocketflow_store.schedule.delivery import deliver_due
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import load, stage

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import StoreConfig
-from rocketflow_store.columnar.encode import EncodedChunk
-from rocketflow_store.columnar.relocate import relocate
-from rocketflow_store.columnar.reput import reput
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
+from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.records.encoding.relocate import relocate
+from rocketflow_store.records.encoding.reput import reput
 
 _HOSTS = [encode_host("10.0.0.5:10911"), encode_host("[2001:db8::7]:10911")]
 _NAMES = [

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -30,6 +29,7 @@ from rocketflow_store.model.errors import (
     StoreLockedError,
 )
 from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.services.retention import (
     CleanReason,
     DiskPressure,

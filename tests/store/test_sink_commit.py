@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.layout.store_meta import gives_record_crc
@@ -22,6 +21,7 @@ from rocketflow_store.log import chunk_append
 from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.model.results import AppendBatchResult
 from rocketflow_store.queues.queue_offsets import QueueOffsets
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink import sink_commit, spare_parts
 from rocketflow_store.sink.commit_copy import copy_of

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.columnar.encode import BatchEncoder
 from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.files import disk
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
@@ -21,6 +20,7 @@ from rocketflow_store.layout.confirm import ConfirmFile
 from rocketflow_store.model.errors import FlushDiskTimeoutError, MessageRejectedError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.results import PutMessageResult
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
 from rocketflow_store.sink.staged_part import stage
 from tests.fuzz.audit import confined_to

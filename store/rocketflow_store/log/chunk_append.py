@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.columnar.relocate import relocate
+from rocketflow_store.records.encoding.relocate import relocate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.assigned_properties import AssignedProperties
-    from rocketflow_store.columnar.encode import EncodedChunk
-    from rocketflow_store.columnar.light_queues import LightQueues
     from rocketflow_store.log.commit_log import CommitLog, Run
     from rocketflow_store.put.topic_table import TopicTable
     from rocketflow_store.queues.queue_offsets import QueueOffsets
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.records.encoding.encode import EncodedChunk
+    from rocketflow_store.records.encoding.light_queues import LightQueues
 
 _WRITERS: Final = 2
 _SYNC_EVERY_BYTES: Final = 48 << 20

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch, Dispatched
     from rocketflow_store.put.put_path import PutPath
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
@@ -45,7 +45,7 @@ class BulkAppend:
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None) -> AppendBatchResult:
         """Append every row of an Arrow batch: see `MessageStore.append_batch`."""
-        from rocketflow_store.columnar.encode import BatchEncoder
+        from rocketflow_store.records.encoding.encode import BatchEncoder
 
         put = self._put
         encoder = BatchEncoder(self._config, self._topics.queue_count, default_topic=topic)

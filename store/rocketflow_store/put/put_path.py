@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
-from rocketflow_store.columnar.batch_records import encode_batches
-from rocketflow_store.columnar.message_ids import offset_msg_ids
-from rocketflow_store.columnar.relocate import relocate
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
-from rocketflow_store.message_encoder import MessageEncoder
 from rocketflow_store.model.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
@@ -48,10 +44,14 @@ from rocketflow_store.model.message_id import encode_host, offset_msg_id
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.put.put_lock import PutLock, WaitingPut
-from rocketflow_store.put_later import TimerCongestion
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, deliver_time
+from rocketflow_store.records.encoding.batch_records import encode_batches
+from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder
+from rocketflow_store.records.encoding.message_ids import offset_msg_ids
+from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.batch_records import CheckedBatch
     from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
+    from rocketflow_store.records.encoding.batch_records import CheckedBatch
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.reput import reput
 from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.record import MIN_RECORD_SIZE
@@ -31,6 +30,7 @@ from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.records.encoding.reput import reput
 from rocketflow_store.retry.retry_topics import (
     DLQ_QUEUE_NUMS,
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.retry.send_back import SendBack
 
     Ints = npt.NDArray[np.int64]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.columnar.reput import reput
 from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
 from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.records.encoding.reput import reput
 from rocketflow_store.retry.requeue_properties import (
     BOOKKEEPING,
     PROPERTY_REQUEUE_ORIGIN_MSG_ID,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.encode import EncodedChunk
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.store_reader import StoreReader
 

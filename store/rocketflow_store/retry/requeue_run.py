@@ -21,10 +21,10 @@ from rocketflow_store.sink.sink_commit import last_commit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.config_files import TopicsFile
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.sink.sink_commit import CommitLogReads
 
 KIND: Final = "requeue"

@@ -30,8 +30,8 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.store_reader import StoreReader
 
     Progress = Callable[[int, int], None]

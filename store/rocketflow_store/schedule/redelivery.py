@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.reput import reput, reputtable
 from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.model.errors import StoreConfigError
@@ -33,6 +32,7 @@ from rocketflow_store.model.topic_names import RETRY_PREFIX, is_send_refused, va
 from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
 from rocketflow_store.records.decoding.properties import integers
+from rocketflow_store.records.encoding.reput import reput, reputtable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]

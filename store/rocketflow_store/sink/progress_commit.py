@@ -24,8 +24,8 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
 
 _NO_DIGEST: Final = ""
 """Whether the same batch came again is told by its progress, not by its rows."""

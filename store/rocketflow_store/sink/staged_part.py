@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
-from rocketflow_store.columnar.encode import EncodedChunk
-from rocketflow_store.columnar.light_queues import LightQueues
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError
 from rocketflow_store.records.arrow.arrays import bool_array
 from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.index_entries import IndexEntries
+from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.records.encoding.light_queues import LightQueues
 from rocketflow_store.sink import spare_parts
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.columnar.encode import EncodedChunk
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.records.encoding.encode import EncodedChunk
 
     Ints = npt.NDArray[np.int64]
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.reput import reputtable
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.message import (
     PROPERTY_REAL_QUEUE_ID,
@@ -29,6 +28,7 @@ from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.records.decoding.properties import integers
+from rocketflow_store.records.encoding.reput import reputtable
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
-from rocketflow_store.columnar.message_ids import offset_msg_ids
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body, entry_positions
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.model.clock import ManualClock
@@ -20,6 +19,7 @@ from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import offset_msg_id
 from rocketflow_store.put import put_path
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
+from rocketflow_store.records.encoding.message_ids import offset_msg_ids
 
 ENTRIES = st.builds(BatchEntry, st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=40), st.binary(max_size=40))
 BODIES = st.one_of(

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
@@ -28,6 +27,7 @@ from rocketflow_store.records.arrow.arrays import (
 )
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import fixed_width_at, gather
+from rocketflow_store.records.encoding.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.columnar.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, FLAG_AT, entry_positions
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
@@ -46,14 +45,15 @@ from rocketflow_store.model.message import (
 from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
-from rocketflow_store.put_later import place_for_later
+from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
+from rocketflow_store.records.encoding.delayed_placement import place_for_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.put_later import TimerCongestion
+    from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
     from rocketflow_store.settings.store_config import StoreConfig
 
 

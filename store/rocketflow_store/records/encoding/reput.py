@@ -24,8 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.encode import EncodedChunk
-from rocketflow_store.columnar.light_queues import with_room
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
@@ -48,6 +46,8 @@ from rocketflow_store.records.decoding.dispatch_rows import tags_codes_of
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import with_record_crc
+from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.records.encoding.light_queues import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -15,9 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.columnar.light_queues import LightQueues, room_needed, with_room
-from rocketflow_store.columnar.property_map import PROPERTY_NAME, EntryKind, PropertyMap
-from rocketflow_store.columnar.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import (
@@ -28,7 +25,6 @@ from rocketflow_store.format.record import (
     check_fits_a_file,
     record_size,
 )
-from rocketflow_store.message_encoder import MessageEncoder, check_send_topic
 from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import (
@@ -49,7 +45,6 @@ from rocketflow_store.model.message import (
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.put_later import REQUESTS, place_for_later
 from rocketflow_store.records.arrow.arrays import (
     EMPTY,
     binary_array,
@@ -69,6 +64,11 @@ from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, tags_codes_of
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
+from rocketflow_store.records.encoding.delayed_placement import REQUESTS, place_for_later
+from rocketflow_store.records.encoding.light_queues import LightQueues, room_needed, with_room
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder, check_send_topic
+from rocketflow_store.records.encoding.property_map import PROPERTY_NAME, EntryKind, PropertyMap
+from rocketflow_store.records.encoding.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
