@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.nearest import did_you_mean
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.reading.queue_figures import record_bytes, stored_at
 
 if TYPE_CHECKING:

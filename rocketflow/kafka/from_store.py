@@ -40,7 +40,7 @@ from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of
 from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.store_reader import StoreReader
 

@@ -19,8 +19,8 @@ from typing import Final
 
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
-from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
 from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsFile
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.settings.store_config import StorePaths
 

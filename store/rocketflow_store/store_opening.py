@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
@@ -21,9 +20,10 @@ from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files.topic_table import TopicTable
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.put.dispatch import Dispatcher
-from rocketflow_store.put.topic_table import TopicTable
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.queues.queue_table import FileQueueTable

@@ -11,7 +11,6 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
@@ -22,6 +21,7 @@ from rocketflow_store.index.tag_stretches import TagJudge, TagStretches
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable

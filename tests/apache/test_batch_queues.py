@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.config_files.topics import TopicConfig
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.model.message import INNER_BATCH_FLAG, MessageBatch
 from tests.apache.judge import VERSIONS_5, ApacheStore, compiled, versions
 

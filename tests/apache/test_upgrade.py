@@ -18,9 +18,9 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.config_files.topics import TopicConfig
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.apache.judge import ApacheStore, read_ours

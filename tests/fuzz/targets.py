@@ -26,8 +26,6 @@ import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
-from rocketflow_store.config_files import ConfigFiles
-from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
@@ -39,6 +37,8 @@ from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.store_layout import recorded_layout
 from rocketflow_store.layout.store_meta import StoreMeta
+from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (

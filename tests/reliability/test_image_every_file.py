@@ -19,7 +19,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import MessageStore, StoreReader
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from tests.privileges import open_directory, unprivileged
 from tests.reliability.images import (

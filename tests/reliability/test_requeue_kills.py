@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.format.record import RecordFields
+from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import encode_host

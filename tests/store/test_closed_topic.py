@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.config_files import TopicsFile
-from rocketflow_store.config_files.topics import TopicConfig
+from rocketflow_store.metadata.config_files import TopicsFile
+from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.status import PutMessageStatus
 from tests.store.damage import CONFIG

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.records.encoding.relocate import relocate

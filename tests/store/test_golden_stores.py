@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS

@@ -10,9 +10,9 @@ import pytest
 
 from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.store.damage import CONFIG as WITH_RECORD_CRC

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import disk
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index import index_build
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     RebuildFailedError,

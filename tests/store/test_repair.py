@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreLockedError, StoreVersionError
 from tests.store.damage import CONFIG, Planted, copied, digests, flip, make
 from tests.store.test_golden_stores import config_of

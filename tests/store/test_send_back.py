@@ -21,8 +21,8 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.config_files import SubscriptionGroupConfig
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
 from rocketflow_store.model.message import PROPERTY_CRC32, SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import decode_offset_msg_id

@@ -270,7 +270,7 @@ def test_an_index_file_that_is_missing(planted: Planted) -> None:
 
 
 def test_a_position_behind_its_queue(planted: Planted) -> None:
-    from rocketflow_store.config_files import ConfigFiles
+    from rocketflow_store.metadata.config_files import ConfigFiles
 
     ConfigFiles(planted.path / "config").consumer_offsets.commit("readers", "orders", {0: 99999})
     (one,) = verify_store(planted.path).findings

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.assigned_properties import AssignedProperties
     from rocketflow_store.log.commit_log import CommitLog, Run
-    from rocketflow_store.put.topic_table import TopicTable
+    from rocketflow_store.metadata.config_files.topic_table import TopicTable
     from rocketflow_store.queues.queue_offsets import QueueOffsets
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.records.encoding.encode import EncodedChunk

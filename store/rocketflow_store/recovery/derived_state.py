@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.files.os_files import access_error
@@ -33,6 +32,7 @@ from rocketflow_store.layout.file_sizes import batch_file_size
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable, written_batches

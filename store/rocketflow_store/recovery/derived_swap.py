@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from rocketflow_store.config_files.fastjson import parse_json_object
 from rocketflow_store.files import os_files
+from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.recovery.healing import end_healing, unfinished_healing
 from rocketflow_store.recovery.stop_record import StopRecord

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rocketflow_store.config_files import ConfigFiles, ConsumerOffsetsFile
+    from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsFile
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.settings.store_config import StorePaths

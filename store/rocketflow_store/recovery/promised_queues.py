@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from rocketflow_store.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.layout.deleted_topics import DeletedTopics, deleted_topics_path
+from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 

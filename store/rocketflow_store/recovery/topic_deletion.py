@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rocketflow_store.config_files import ConfigFiles
 from rocketflow_store.files import os_files
 from rocketflow_store.layout.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.recovery.stop_record import StopRecord
 
 if TYPE_CHECKING:

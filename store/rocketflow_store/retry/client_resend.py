@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.config_files import SubscriptionGroupConfig
+from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.message import PROPERTY_DELAY
 from rocketflow_store.retry.retry_topics import (
     DLQ_QUEUE_NUMS,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow_store.commit_envelope import CommitEnvelope
-    from rocketflow_store.config_files import TopicsFile
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.metadata.config_files import TopicsFile
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.sink.sink_commit import CommitLogReads
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
+from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.topic_names import RETRY_PREFIX
 from rocketflow_store.schedule.positions import Positions, file_lags, find_positions

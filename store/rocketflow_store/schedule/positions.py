@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rocketflow_store.config_files.json_fields import offset_map
+from rocketflow_store.metadata.config_files.json_fields import offset_map
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (
     PROPERTY_DELAY,

@@ -18,9 +18,9 @@ from rocketflow_store.commit_envelope import (
     decode_envelope,
     envelope_of,
 )
-from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import text_field
 from rocketflow_store.files import os_files
+from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.metadata.config_files.json_fields import text_field
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
-from rocketflow_store.config_files.fastjson import parse_json_object
-from rocketflow_store.config_files.json_fields import int64_field
 from rocketflow_store.files import os_files
+from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.metadata.config_files.json_fields import int64_field
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.telemetry import events
 from rocketflow_store.timer.placement import placed

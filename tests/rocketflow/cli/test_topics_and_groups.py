@@ -12,7 +12,7 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow.times import iso_time
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files import ConfigFiles
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import (
     MAGIC_V1,
@@ -25,6 +24,7 @@ from rocketflow_store.format.record import (
     check_fits_a_file,
     record_size,
 )
+from rocketflow_store.metadata.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import (

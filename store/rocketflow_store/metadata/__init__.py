@@ -1,0 +1,1 @@
+"""Where the parts of a store are, and its small files: RocketFlow's and RocketMQ's."""
