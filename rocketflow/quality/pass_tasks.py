@@ -29,7 +29,7 @@ from rocketflow.quality.split import (
     VALUES,
     WELL_FORMED_BIT,
 )
-from rocketflow_store.layout.store_meta import gives_record_crc
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths

@@ -19,8 +19,8 @@ from rocketflow.errors import UsageError
 from rocketflow.nearest import did_you_mean
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
-from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.metadata.config_files import TopicsFile
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.records.encoding.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
 from rocketflow_store.retry.requeue_choice import Choice, NoOriginError, windows

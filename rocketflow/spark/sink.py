@@ -20,8 +20,8 @@ from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
-from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.metadata.config_files import TopicsFile
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder

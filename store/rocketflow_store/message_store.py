@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
-from rocketflow_store.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.model.errors import (
     MessageRejectedError,
     StoreAccessError,

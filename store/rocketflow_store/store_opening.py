@@ -15,13 +15,13 @@ from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.store_meta import StoreMeta
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topic_table import TopicTable
+from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable

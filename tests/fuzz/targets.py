@@ -35,10 +35,10 @@ from rocketflow_store.format.record import RecordFields, decode_record, encode_b
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.store_layout import recorded_layout
-from rocketflow_store.layout.store_meta import StoreMeta
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.metadata.layout.store_layout import recorded_layout
+from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (

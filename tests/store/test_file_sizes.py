@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.index_layout import index_file_size
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.file_sizes import detect_sizes
+from rocketflow_store.metadata.layout.file_sizes import detect_sizes
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest

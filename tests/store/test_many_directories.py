@@ -21,7 +21,7 @@ from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.store_layout import StoreLayout, recorded_layout, side_directory
+from rocketflow_store.metadata.layout.store_layout import StoreLayout, recorded_layout, side_directory
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     MissingStorePathError,

@@ -16,8 +16,8 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.store_meta import gives_record_crc
 from rocketflow_store.log import chunk_append
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.model.results import AppendBatchResult
 from rocketflow_store.queues.queue_offsets import QueueOffsets

@@ -29,14 +29,14 @@ from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.layout.deleted_topics import DeletedTopics
-from rocketflow_store.layout.file_sizes import SIZE_KEYS
-from rocketflow_store.layout.other_engines import refuse_rocksdb_data
-from rocketflow_store.layout.store_layout import recorded_layout
-from rocketflow_store.layout.store_meta import FORMAT_VERSION, refuse_another_version
 from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
+from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.store_layout import recorded_layout
+from rocketflow_store.metadata.layout.store_meta import FORMAT_VERSION, refuse_another_version
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.claimed_places import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.remote import RemoteDirectory, is_uri
-from rocketflow_store.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.model.errors import NotAStoreError, StoreVersionError
 from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
 from rocketflow_store.rebuild.skeleton import make_skeleton

@@ -15,8 +15,14 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.derived_profile import PROFILE_55, PROFILES
 from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
-from rocketflow_store.layout.file_sizes import detect_sizes
-from rocketflow_store.layout.store_layout import StoreLayout, find_layout, has_owner_file, parse_layout, side_directory
+from rocketflow_store.metadata.layout.file_sizes import detect_sizes
+from rocketflow_store.metadata.layout.store_layout import (
+    StoreLayout,
+    find_layout,
+    has_owner_file,
+    parse_layout,
+    side_directory,
+)
 from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import NotAStoreError, StoreConfigError
 from rocketflow_store.model.message_id import encode_host

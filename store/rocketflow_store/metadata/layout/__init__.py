@@ -1,0 +1,1 @@
+"""Where the parts of a store are, and with which sizes its files were made."""
