@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from rocketflow.kafka.progress_mark import Mark
-    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.sink.sink_commit import CommitLogReads
 
 SINK_PREFIX: Final = "kafka-bridge:"

@@ -20,7 +20,7 @@ from rocketflow_store.sink.sink_commit import commit_at, commit_places, last_com
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.store_reader import StoreReader
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.kafka.claims import Claim
-    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
 
 class StorePort:

@@ -30,7 +30,7 @@ from rocketflow_store.sink.staged_part import batch_directory, load_all
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.sink.staged_part import StagedPart
 
 _STAMPED: Final = "quality"

@@ -322,7 +322,7 @@ def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    from rocketflow_store.layout.checked_json import read_checked_json
+    from rocketflow_store.metadata.native.checked_json import read_checked_json
 
     value = read_checked_json(path)
     if value is None:

@@ -15,10 +15,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.errors import (
     MessageRejectedError,
     StoreAccessError,
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.layout.tag_entries import TagEntries
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.native.tag_entries import TagEntries
     from rocketflow_store.model.message import Message, MessageBatch, MessageExt
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue

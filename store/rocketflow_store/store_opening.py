@@ -14,14 +14,15 @@ from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles, Tr
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.index.index_service import IndexService
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topic_table import TopicTable
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.healing import end_healing
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
@@ -39,7 +40,6 @@ from rocketflow_store.recovery.derived_state import (
 )
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.durability import make_derived_durable, make_log_durable
-from rocketflow_store.recovery.healing import end_healing
 from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.protected_range import readable_range
@@ -49,7 +49,7 @@ from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.log_directories import LogDirectories
-    from rocketflow_store.layout.confirm import Confirmed
+    from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 _FAR_AHEAD_MS: Final = 24 * 3_600_000

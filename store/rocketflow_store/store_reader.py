@@ -18,10 +18,10 @@ from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_c
 from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.index.tag_stretches import TagJudge, TagStretches
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.other_engines import warn_of_rocksdb_data
+from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable

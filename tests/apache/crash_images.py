@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
-from rocketflow_store.layout.confirm import read_confirm
+from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch

@@ -25,7 +25,6 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
@@ -34,11 +33,13 @@ from rocketflow_store.format.properties import decode_properties, encode_propert
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_file import IndexFile
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (
@@ -65,7 +66,6 @@ from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf
 from rocketflow_store.settings.store_config import StorePaths

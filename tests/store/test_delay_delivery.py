@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, UNIT_DTYPE
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError, StoreLockedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC, MessageExt

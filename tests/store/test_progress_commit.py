@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.records.encoding.encode import BatchEncoder, EncodedChunk
 from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit

@@ -32,9 +32,9 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.put import put_path

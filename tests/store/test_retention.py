@@ -18,7 +18,7 @@ from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessage
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
+from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     NotAStoreError,

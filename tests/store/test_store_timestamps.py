@@ -16,8 +16,8 @@ from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.commit_log import CommitLog
+from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.records.decoding.decode import RecordColumns

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.files import disk
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.layout.confirm import ConfirmFile
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
+from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.model.errors import FlushDiskTimeoutError, MessageRejectedError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.results import PutMessageResult

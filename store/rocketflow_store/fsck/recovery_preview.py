@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.metadata.layout.store_meta import refuse_another_version
+from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
 from rocketflow_store.store_reader import StoreReader
 

@@ -28,8 +28,6 @@ from rocketflow_store.format.record import encode_blank
 from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.index.index_service import IndexService
-from rocketflow_store.layout.deleted_topics import DeletedTopics
-from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
@@ -37,6 +35,10 @@ from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import FORMAT_VERSION, refuse_another_version
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.healing import begin_healing
+from rocketflow_store.metadata.native.stop_record import StopRecord
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.claimed_places import (
@@ -55,10 +57,8 @@ from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_o
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.derived_state import believed_record
-from rocketflow_store.recovery.healing import begin_healing
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
-from rocketflow_store.recovery.stop_record import StopRecord
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.timer.turns import remake_timer_files
 

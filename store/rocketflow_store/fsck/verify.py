@@ -35,11 +35,12 @@ from rocketflow_store.fsck.verify_side import (
     offsets_beyond,
 )
 from rocketflow_store.fsck.verify_timer import check_timer
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.queues.claimed_places import (
@@ -57,7 +58,6 @@ from rocketflow_store.queues.consume_queue import lost as lost_units
 from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.queues.queue_table import LMQ_PREFIX
 from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
-from rocketflow_store.recovery.stop_record import is_another
 from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.fsck.findings import RangeSet
-from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.claimed_places import are_refuted
 from rocketflow_store.queues.consume_queue import lost

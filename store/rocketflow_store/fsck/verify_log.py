@@ -13,9 +13,9 @@ from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.verify_batch import BatchSum
 from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
-from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic

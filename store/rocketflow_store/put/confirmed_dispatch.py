@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from rocketflow_store.layout.confirm import ConfirmFile
+from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows, gather_rows
 from rocketflow_store.telemetry import events

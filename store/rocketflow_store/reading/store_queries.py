@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
-from rocketflow_store.layout.deleted_topics import TopicFloors
+from rocketflow_store.metadata.native.deleted_topics import TopicFloors
 from rocketflow_store.model.errors import (
     InvalidMessageIdError,
     OffsetOutOfRangeError,

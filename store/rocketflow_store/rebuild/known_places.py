@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.durable_ends import DurableEnds
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.queues.claimed_places import DamagedBytes, KnownPlaces
 from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 

@@ -16,9 +16,9 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
 from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.index.index_service import IndexService, next_name
-from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError, StoreFullError, UnknownTopicError
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.queues.queue_table import FileQueueTable

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.fsck.recovery_preview import preview_recovery
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.native.stop_record import StopRecord
     from rocketflow_store.rebuild.result import RebuildRequest
-    from rocketflow_store.recovery.stop_record import StopRecord
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
     Queue = tuple[str, int]

@@ -25,14 +25,24 @@ from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.deleted_topics import DeletedTopics
-from rocketflow_store.layout.durable_ends import DurableEnds
-from rocketflow_store.layout.tag_entries import TagEntries
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.metadata.layout.file_sizes import batch_file_size
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.durable_ends import DurableEnds
+from rocketflow_store.metadata.native.healing import Unfinished, begin_healing, unfinished_healing
+from rocketflow_store.metadata.native.stop_record import (
+    NO_CRC,
+    StopRecord,
+    checkpoint_crc,
+    index_crcs,
+    read_piece,
+    store_id,
+    take_stop_record,
+)
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.queues.batch_consume_queue import BatchQueueTable, written_batches
@@ -43,17 +53,7 @@ from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults
-from rocketflow_store.recovery.healing import Unfinished, begin_healing, unfinished_healing
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
-from rocketflow_store.recovery.stop_record import (
-    NO_CRC,
-    StopRecord,
-    checkpoint_crc,
-    index_crcs,
-    read_piece,
-    store_id,
-    take_stop_record,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.recovery.stop_record import IndexState, QueueState
+    from rocketflow_store.metadata.native.stop_record import IndexState, QueueState
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 Queue = tuple[str, int]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.metadata.native.healing import end_healing, unfinished_healing
+from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.errors import StoreVersionError
-from rocketflow_store.recovery.healing import end_healing, unfinished_healing
-from rocketflow_store.recovery.stop_record import StopRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from rocketflow_store.files.lock import lock_holder
-from rocketflow_store.layout.confirm import read_confirm
-from rocketflow_store.layout.deleted_topics import DeletedTopics, deleted_topics_path
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics, deleted_topics_path
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.layout.confirm import Confirmed
+    from rocketflow_store.metadata.native.confirm import Confirmed
+    from rocketflow_store.metadata.native.stop_record import QueueState, StopRecord
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.queue_table import FileQueueTable
-    from rocketflow_store.recovery.stop_record import QueueState, StopRecord
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 Queue = tuple[str, int]
@@ -119,7 +119,7 @@ class PromisedQueues:
 
     def _add_ends(self, plain: dict[Queue, int], batch: dict[Queue, int]) -> None:
         """Add the ends at the last flush of the writer at work, or of the one that was stopped without order."""
-        from rocketflow_store.layout.durable_ends import DurableEnds
+        from rocketflow_store.metadata.native.durable_ends import DurableEnds
         from rocketflow_store.recovery.derived_state import batch_topics
 
         ends = DurableEnds.load(self._paths)
@@ -261,6 +261,6 @@ def _listed_topics(paths: StorePaths) -> frozenset[str] | None:
 
 
 def _checkpoint_crc(paths: StorePaths) -> int:
-    from rocketflow_store.recovery.stop_record import checkpoint_crc
+    from rocketflow_store.metadata.native.stop_record import checkpoint_crc
 
     return checkpoint_crc(paths)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.log.record_crc_range import RecordCrcRange
+from rocketflow_store.metadata.native.confirm import read_confirm
 
 if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StorePaths

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
-from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.log.resync import (
     is_end_blank,
@@ -38,6 +36,9 @@ from rocketflow_store.log.resync import (
 )
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, envelope_of
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
@@ -65,23 +66,22 @@ from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_contents, note_lacking
 from rocketflow_store.records.decoding.scan import Scan, ScanStop
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
-from rocketflow_store.recovery.stop_record import is_another
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.layout.confirm import Confirmed
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.confirm import Confirmed
+    from rocketflow_store.metadata.native.stop_record import StopRecord
     from rocketflow_store.put.dispatch import Dispatcher
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.recovery.derived_state import LostState
-    from rocketflow_store.recovery.stop_record import StopRecord
     from rocketflow_store.settings.store_config import StorePaths
 
 NO_OFFSET: Final = 1 << 62

@@ -9,9 +9,9 @@ import os
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
-from rocketflow_store.layout.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.recovery.stop_record import StopRecord
+from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.stop_record import StopRecord
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.log.readable_runs import readable_runs
+from rocketflow_store.metadata.native.commit_envelope import (
+    COMMIT_QUEUE_ID,
+    COMMIT_TOPIC,
+    CommitEnvelope,
+    decode_envelope,
+)
 from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers

@@ -21,9 +21,9 @@ from rocketflow_store.sink.sink_commit import last_commit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.message_store import MessageStore
     from rocketflow_store.metadata.config_files import TopicsFile
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.sink.sink_commit import CommitLogReads
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rocketflow_store.commit_envelope import CommitEnvelope
     from rocketflow_store.index.index_coverage import IndexCoverage
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.model.message import MessageExt
 
 _PROBES: Final = 16

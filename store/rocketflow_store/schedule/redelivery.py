@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketflow_store.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message import (
     PROPERTY_DELAY,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.commit_envelope import COMMIT_TOPIC, CommitEnvelope
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.sink.sink_commit import (
     CommitResult,
     CommitStatus,

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rocketflow_store.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.files import os_files
 from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.java_compat import string_hash

@@ -10,7 +10,7 @@ from isal.isal_zlib import crc32
 from rocketflow_store.timer.placement import TimerProgress, decode_progress
 
 if TYPE_CHECKING:
-    from rocketflow_store.commit_envelope import CommitEnvelope
+    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.timer.timer_rows import TimerReads
 
 TIMER_SINK_ID: Final = "rmq_sys_timer"

@@ -19,8 +19,8 @@ import numpy as np
 from rocketflow_store.files import os_files
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
-from rocketflow_store.layout.confirm import read_confirm
 from rocketflow_store.metadata.layout.other_engines import refuse_other_engines
+from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
+from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,8 +18,8 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
-from rocketflow_store.layout.checked_json import read_checked_json, write_checked_json
-from rocketflow_store.layout.tag_entries import TagEntries
+from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
+from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
