@@ -15,7 +15,7 @@ from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.log.commit_log import CommitLog
-from rocketflow_store.log.flush import GroupFlush
+from rocketflow_store.log.group_flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topic_table import TopicTable

@@ -11,7 +11,7 @@ from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageSta
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.log.chunk_append import PlacedChunk
-from rocketflow_store.log.flush import ThoroughSchedule, flush_due
+from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
-from rocketflow_store.log.flush import flush_due
+from rocketflow_store.log.group_flush import flush_due
 from rocketflow_store.model.errors import StoreError, StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.log.aligned_write import AlignedChunkWriter
 from rocketflow_store.log.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
-from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S
+from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.model.message_id import encode_host

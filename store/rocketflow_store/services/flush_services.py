@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
-from rocketflow_store.log.flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
+from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.services.service_thread import ServiceThread
