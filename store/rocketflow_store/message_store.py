@@ -31,7 +31,6 @@ from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.put.async_put import AsyncPut
 from rocketflow_store.put.bulk_append import BulkAppend
-from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
 from rocketflow_store.put.put_path import PutPath
 from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
@@ -45,6 +44,7 @@ from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.store_opening import open_parts
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics
+from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -40,7 +40,6 @@ from rocketflow_store.metadata.native.healing import begin_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
-from rocketflow_store.put.dispatch import Dispatcher
 from rocketflow_store.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,
@@ -61,6 +60,7 @@ from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.timer.turns import remake_timer_files
+from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,8 +19,8 @@ from rocketflow_store.queues.batch_consume_queue import written_batches
 from rocketflow_store.queues.claimed_places import are_refuted
 from rocketflow_store.queues.consume_queue import lost
 from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
-from rocketflow_store.queues.side_queues import batch_units
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.views.dispatch.side_queues import batch_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -24,10 +24,10 @@ from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.put.put_path import PutPath, PutRequest
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
 _MOST_BYTES: Final = 64 << 20
 """Bodies of requests that may wait; one larger than that waits alone."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch, Dispatched
     from rocketflow_store.put.put_path import PutPath
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
 
 _UNITS_AT_ONCE: Final = 128
 """A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""

@@ -76,13 +76,13 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.metadata.native.stop_record import StopRecord
-    from rocketflow_store.put.dispatch import Dispatcher
     from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.recovery.derived_state import LostState
     from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 
 NO_OFFSET: Final = 1 << 62
 _END: Final = "end of the log"

@@ -21,9 +21,9 @@ from rocketflow_store.services.service_thread import ServiceThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rocketflow_store.put.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
 _FRONTIER_INTERVAL_MS: Final = 10_000
 _FRONTIER_BYTES: Final = 512 << 20

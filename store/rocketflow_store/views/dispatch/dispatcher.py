@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.queues.queue_table import FileQueueTable
-    from rocketflow_store.queues.side_queues import SideQueues
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.views.dispatch.side_queues import SideQueues
 
     Ints = npt.NDArray[np.int64]
 

@@ -1,0 +1,1 @@
+"""Write the units and index entries of appended records."""
