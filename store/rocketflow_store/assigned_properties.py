@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.log.record_run import RecordRun
-    from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 LMQ_QUEUE_ID: Final = 0
 _MAX_BATCH_NUM: Final = (1 << 15) - 1

@@ -32,7 +32,6 @@ from rocketflow_store.model.topic_names import is_directory_name, is_system_topi
 from rocketflow_store.put.async_put import AsyncPut
 from rocketflow_store.put.bulk_append import BulkAppend
 from rocketflow_store.put.put_path import PutPath
-from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
@@ -45,6 +44,7 @@ from rocketflow_store.store_opening import open_parts
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.tag_entries import TagEntries
     from rocketflow_store.model.message import Message, MessageBatch, MessageExt
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
 _FIRST_CLEAN_S: Final = 60.0
 _OPEN: Final = weakref.WeakSet["MessageStore"]()

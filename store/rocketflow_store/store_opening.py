@@ -24,9 +24,6 @@ from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.healing import end_healing
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-from rocketflow_store.queues.queue_offsets import QueueOffsets
-from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.recovery.derived_profile import detect_profile
 from rocketflow_store.recovery.derived_state import (
     LostState,
@@ -46,6 +43,9 @@ from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floor
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.dispatch.side_queues import SideQueues
+from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.views.queues.queue_offsets import QueueOffsets
+from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.log_directories import LogDirectories

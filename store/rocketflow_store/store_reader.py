@@ -24,16 +24,16 @@ from rocketflow_store.metadata.layout.other_engines import warn_of_rocksdb_data
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
-from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-from rocketflow_store.queues.first_kept import first_place
-from rocketflow_store.queues.queue_table import FileQueueTable
-from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.reading.tag_query import tag_coverage
 from rocketflow_store.recovery.derived_profile import profile_of
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.views.queues.first_kept import first_place
+from rocketflow_store.views.queues.queue_table import FileQueueTable
+from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.model.message import MessageExt
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.queues.offset_by_time import OffsetByTime
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.views.queues.offset_by_time import OffsetByTime
 
 
 class StoreReader:

@@ -51,9 +51,6 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_id
 from rocketflow_store.model.topic_names import validate_group, validate_topic
-from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
@@ -77,6 +74,9 @@ from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_time
 from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
 from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
 from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
+from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
 from tests.fuzz.audit import anywhere, confined_to
 
 CONFIG = StoreConfig(

@@ -18,8 +18,8 @@ from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import OffsetOutOfRangeError
-from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_table import FileQueueTable
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+from rocketflow_store.views.queues.queue_table import FileQueueTable
 from tests.reliability.checker import Verdict, findings
 from tests.reliability.phases import Phase, at_call, at_method
 from tests.reliability.results import Tally

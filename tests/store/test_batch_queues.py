@@ -18,8 +18,8 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, MessageBatch
-from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
+from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
 from tests.reliability.phases import at_method
 
 SMALL = StoreConfig(

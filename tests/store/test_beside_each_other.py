@@ -19,11 +19,11 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreConfigError
-from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_message_service import TimerMessageService
+from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 
 NOW = 1_800_000_000_000
 SMALL = StoreConfig(

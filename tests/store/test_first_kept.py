@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
-from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.first_kept import first_kept
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+from rocketflow_store.views.queues.first_kept import first_kept
 from tests.reliability.trials import seeds
 
 COUNT = 3000

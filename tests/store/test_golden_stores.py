@@ -13,8 +13,8 @@ import pytest
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
+from rocketflow_store.views.queues.offset_by_time import TimeBoundary, offset_by_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

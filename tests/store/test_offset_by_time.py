@@ -14,7 +14,7 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.model.message import MessageBatch
-from rocketflow_store.queues.offset_by_time import TimeBoundary, offset_by_time
+from rocketflow_store.views.queues.offset_by_time import TimeBoundary, offset_by_time
 from tests.rocketflow.spark.planned_query import PlannedQuery
 from tests.store.damage import flip
 from tests.store.side_queues import CONFIG

@@ -20,8 +20,8 @@ from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageRes
 from rocketflow_store.files import disk
 from rocketflow_store.model.errors import StoreClosedError
 from rocketflow_store.put.put_lock import PutLock
-from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.records.arrow.queue_column import QueueColumn
+from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 SMALL = StoreConfig(mapped_file_size_commit_log=256 << 10, max_hash_slot_num=1000, max_index_num=10_000)
 MODES = pytest.mark.parametrize("mode", list(FlushDiskType))

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig
-from rocketflow_store.queues.claimed_places import DamagedBytes, KnownPlaces
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.scan_task import QueueRuns, ScanReport
 from rocketflow_store.rebuild.write_plan import JudgedPlaces, plan_index, plan_queues
+from rocketflow_store.views.queues.claimed_places import DamagedBytes, KnownPlaces
 from tests.bench.memory import rss_anon_mib
 
 TASK_MIB = 512

@@ -14,9 +14,9 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.queues import queue_table
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.views.dispatch import side_queues
+from rocketflow_store.views.queues import queue_table
 from tests.store.damage import flip
 from tests.store.side_queues import CONFIG, SideStore, make, served
 from tests.store.test_side_queue_recovery import BATCH, HARM, LIGHT, files_of, lengthen, put_a_file

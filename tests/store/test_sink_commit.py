@@ -20,7 +20,6 @@ from rocketflow_store.log import chunk_append
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.model.results import AppendBatchResult
-from rocketflow_store.queues.queue_offsets import QueueOffsets
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.sink import sink_commit, spare_parts
@@ -38,6 +37,7 @@ from rocketflow_store.sink.sink_commit import (
     registered_run,
 )
 from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
+from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 from tests.store.damage import flip
 
 SMALL = {

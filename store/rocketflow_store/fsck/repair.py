@@ -40,18 +40,6 @@ from rocketflow_store.metadata.native.healing import begin_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
-from rocketflow_store.queues.claimed_places import (
-    ClaimedQueues,
-    DamagedBytes,
-    KnownPlaces,
-    are_refuted,
-    judge_queue,
-    refuted_claims,
-)
-from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import fill_head, fill_holes, leave_out_deleted, leave_out_impossible
-from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
-from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.recovery.derived_profile import profile_to_write
@@ -61,6 +49,18 @@ from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE,
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.timer.turns import remake_timer_files
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+from rocketflow_store.views.queues.claimed_places import (
+    ClaimedQueues,
+    DamagedBytes,
+    KnownPlaces,
+    are_refuted,
+    judge_queue,
+    refuted_claims,
+)
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+from rocketflow_store.views.queues.queue_holes import fill_head, fill_holes, leave_out_deleted, leave_out_impossible
+from rocketflow_store.views.queues.queue_table import LMQ_PREFIX, FileQueueTable
+from rocketflow_store.views.queues.stand_in import LogExtent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -43,7 +43,10 @@ from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import TIMER_TOPIC
-from rocketflow_store.queues.claimed_places import (
+from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
+from rocketflow_store.store_reader import StoreReader
+from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
+from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,
     JudgedClaims,
@@ -54,12 +57,9 @@ from rocketflow_store.queues.claimed_places import (
     judge_queue,
     refuted_claims,
 )
-from rocketflow_store.queues.consume_queue import lost as lost_units
-from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_table import LMQ_PREFIX
-from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
-from rocketflow_store.store_reader import StoreReader
-from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
+from rocketflow_store.views.queues.consume_queue import lost as lost_units
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.queue_table import LMQ_PREFIX
 
 if TYPE_CHECKING:
     import os
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]

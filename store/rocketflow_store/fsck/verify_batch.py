@@ -15,22 +15,22 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.fsck.findings import RangeSet
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
-from rocketflow_store.queues.batch_consume_queue import written_batches
-from rocketflow_store.queues.claimed_places import are_refuted
-from rocketflow_store.queues.consume_queue import lost
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.views.dispatch.side_queues import batch_units
+from rocketflow_store.views.queues.batch_consume_queue import written_batches
+from rocketflow_store.views.queues.claimed_places import are_refuted
+from rocketflow_store.views.queues.consume_queue import lost
+from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.queues.claimed_places import RefutedClaim
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.views.queues.claimed_places import RefutedClaim
 
     Ints = npt.NDArray[np.int64]
     Units = npt.NDArray[np.void]

@@ -19,14 +19,14 @@ from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
-from rocketflow_store.queues.claimed_places import ClaimedQueues, rows_refuted
-from rocketflow_store.queues.consume_queue import written
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.views.dispatch.side_queues import batch_units
+from rocketflow_store.views.queues.claimed_places import ClaimedQueues, rows_refuted
+from rocketflow_store.views.queues.consume_queue import written
+from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

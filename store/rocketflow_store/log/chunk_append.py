@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rocketflow_store.assigned_properties import AssignedProperties
     from rocketflow_store.log.commit_log import CommitLog, Run
     from rocketflow_store.metadata.config_files.topic_table import TopicTable
-    from rocketflow_store.queues.queue_offsets import QueueOffsets
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.records.encoding.light_queues import LightQueues
+    from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 _WRITERS: Final = 2
 _SYNC_EVERY_BYTES: Final = 48 << 20

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow_store.log.commit_log import CommitLog
-    from rocketflow_store.queues.queue_offsets import QueueOffsets
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 MAX_RUN_MESSAGES: Final = 1024
 MAX_RUN_BYTES: Final = 4 << 20

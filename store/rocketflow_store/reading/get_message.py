@@ -16,10 +16,10 @@ from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import PROPERTY_TAGS
 from rocketflow_store.model.status import GetMessageStatus
-from rocketflow_store.queues.consume_queue_ext import ConsumeQueueExt
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.reading.tag_codes import low_half
+from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
     from rocketflow_store.records.decoding.decode import QueueIdentity
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
 _MAX_TRANSFER_BYTES: Final = 128 << 20
 _LENGTH: Final = struct.Struct(">H")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.model.errors import UnreadableError
-from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
+from rocketflow_store.views.queues.consume_queue import pre_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ from rocketflow_store.model.errors import (
     UnreadableError,
 )
 from rocketflow_store.model.message import COMPRESSED_FLAG
-from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import ColumnBuilder, decompressed_runs
 from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
     from rocketflow_store.records.decoding.decode import QueueIdentity
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

@@ -14,12 +14,12 @@ import numpy as np
 from rocketflow_store.log.resync import next_proven
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import UnreadableError
-from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.unit_boundaries import UnitBoundaries
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
     from rocketflow_store.reading.get_message import QueueTable
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
     Ints = npt.NDArray[np.int64]
 

@@ -17,7 +17,6 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 from rocketflow_store.reading.get_message import MessageGetter
 from rocketflow_store.reading.range_read import RangeRead, plain_units
 from rocketflow_store.reading.record_boundaries import RecordBoundaries
@@ -33,6 +32,7 @@ from rocketflow_store.reading.tag_query import (
 from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.queues.offset_by_time import OffsetByTime, TimeBoundary, offset_by_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

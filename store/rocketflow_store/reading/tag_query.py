@@ -20,9 +20,9 @@ from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.queues.consume_queue import lost, pre_blank, written
 from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

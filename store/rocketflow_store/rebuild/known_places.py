@@ -9,8 +9,8 @@ import numpy as np
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
-from rocketflow_store.queues.claimed_places import DamagedBytes, KnownPlaces
-from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+from rocketflow_store.views.queues.claimed_places import DamagedBytes, KnownPlaces
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,6 @@ from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError, StoreFullError, UnknownTopicError
-from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-from rocketflow_store.queues.queue_table import FileQueueTable
 from rocketflow_store.rebuild.engine import Engine, LocalEngine
 from rocketflow_store.rebuild.parts import parts_directory
 from rocketflow_store.rebuild.places import RebuildPlaces, find_places, shown
@@ -38,6 +36,8 @@ from rocketflow_store.rebuild.write_tasks import run_write
 from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.derived_state import known_tag_entries, leave_stop_record, listed_queues
 from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

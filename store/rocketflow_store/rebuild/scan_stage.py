@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.queues.claimed_places import LostMessages, RefutedClaim
     from rocketflow_store.rebuild.engine import Engine
     from rocketflow_store.rebuild.log_source import LogSource
     from rocketflow_store.rebuild.store_state import StoreState
+    from rocketflow_store.views.queues.claimed_places import LostMessages, RefutedClaim
 
     Queue = tuple[str, int]
 

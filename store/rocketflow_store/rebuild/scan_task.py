@@ -16,14 +16,14 @@ from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import StoreAccessError, UnreadableError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_impossible, leave_out_light_strays
-from rocketflow_store.queues.unit_boundaries import UnitBoundaries, queues_in
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.views.dispatch.side_queues import batch_units
+from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible, leave_out_light_strays
+from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries, queues_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

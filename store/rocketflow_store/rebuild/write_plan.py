@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.claimed_places import (
+from rocketflow_store.rebuild.parts import PartKind
+from rocketflow_store.views.queues.claimed_places import (
     ClaimedRuns,
     KnownPlaces,
     LostMessages,
@@ -17,7 +18,6 @@ from rocketflow_store.queues.claimed_places import (
     judge_queue,
     refuted_claims,
 )
-from rocketflow_store.rebuild.parts import PartKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

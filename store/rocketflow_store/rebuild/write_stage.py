@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue
-from rocketflow_store.queues.claimed_places import DamagedBytes, LostMessages
-from rocketflow_store.queues.consume_queue import ConsumeQueue
-from rocketflow_store.queues.queue_holes import blank_slots, fill_head, fill_holes, lost_slots
-from rocketflow_store.queues.stand_in import LogExtent
 from rocketflow_store.rebuild.known_places import OldQueues
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_bytes
 from rocketflow_store.rebuild.store_state import may_have_queues
 from rocketflow_store.rebuild.write_plan import IndexFilePlan, JudgedPlaces, QueuePlan, plan_index, plan_queues
 from rocketflow_store.rebuild.write_tasks import IndexWriteTask, QueueWriteTask, WriteTask
+from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+from rocketflow_store.views.queues.claimed_places import DamagedBytes, LostMessages
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+from rocketflow_store.views.queues.queue_holes import blank_slots, fill_head, fill_holes, lost_slots
+from rocketflow_store.views.queues.stand_in import LogExtent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,12 +15,12 @@ from rocketflow_store.index.index_build import build_index_file
 from rocketflow_store.index.index_file import IndexHeader
 from rocketflow_store.model.errors import RebuildFailedError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.batch_consume_queue import written_batches
-from rocketflow_store.queues.consume_queue import pre_blank, written
 from rocketflow_store.rebuild.chain_check import ChainCheck
 from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.records.decoding.decode import QueueIdentity
+from rocketflow_store.views.queues.batch_consume_queue import written_batches
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

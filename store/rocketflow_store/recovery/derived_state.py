@@ -45,15 +45,15 @@ from rocketflow_store.metadata.native.stop_record import (
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
-from rocketflow_store.queues.batch_consume_queue import BatchQueueTable, written_batches
-from rocketflow_store.queues.consume_queue import lost as lost_units
-from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_holes import leave_out_deleted, leave_out_strays
-from rocketflow_store.queues.queue_table import LMQ_PREFIX, FileQueueTable
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
+from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable, written_batches
+from rocketflow_store.views.queues.consume_queue import lost as lost_units
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.views.queues.queue_table import LMQ_PREFIX, FileQueueTable
 
 if TYPE_CHECKING:
     from pathlib import Path

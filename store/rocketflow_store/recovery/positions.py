@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.queues.queue_table import LMQ_PREFIX
 from rocketflow_store.recovery.quarantine import CLAMPED, Quarantine
+from rocketflow_store.views.queues.queue_table import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsFile
-    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-    from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 _LOGGER: Final = logging.getLogger("rocketflow_store")
 

@@ -40,7 +40,12 @@ from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, envel
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import CorruptRecordError, StoreVersionError
-from rocketflow_store.queues.claimed_places import (
+from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.record_crc import judge_contents, note_lacking
+from rocketflow_store.records.decoding.scan import Scan, ScanStop
+from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
+from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,
     KnownPlaces,
@@ -49,8 +54,8 @@ from rocketflow_store.queues.claimed_places import (
     judge_queue,
     refuted_claims,
 )
-from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.queue_holes import (
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.queue_holes import (
     blank_slots,
     fill_head,
     fill_holes,
@@ -59,13 +64,8 @@ from rocketflow_store.queues.queue_holes import (
     leave_out_strays,
     lost_slots,
 )
-from rocketflow_store.queues.stand_in import LogExtent
-from rocketflow_store.queues.unit_boundaries import UnitBoundaries
-from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
-from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
-from rocketflow_store.records.decoding.record_crc import judge_contents, note_lacking
-from rocketflow_store.records.decoding.scan import Scan, ScanStop
-from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
+from rocketflow_store.views.queues.stand_in import LogExtent
+from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,13 +76,13 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.metadata.native.stop_record import StopRecord
-    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.recovery.derived_state import LostState
     from rocketflow_store.settings.store_config import StorePaths
     from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+    from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 NO_OFFSET: Final = 1 << 62
 _END: Final = "end of the log"

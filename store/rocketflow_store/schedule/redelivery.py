@@ -29,10 +29,10 @@ from rocketflow_store.model.message import (
     SCHEDULE_TOPIC,
 )
 from rocketflow_store.model.topic_names import RETRY_PREFIX, is_send_refused, validate_topic
-from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
 from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.records.encoding.reput import reput, reputtable
+from rocketflow_store.views.queues.consume_queue import pre_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

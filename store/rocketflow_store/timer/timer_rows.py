@@ -24,12 +24,12 @@ from rocketflow_store.model.message import (
     TIMER_TOPIC,
 )
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
-from rocketflow_store.queues.consume_queue import pre_blank
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.records.encoding.reput import reputtable
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.queues.consume_queue import pre_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

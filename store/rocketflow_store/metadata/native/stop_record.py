@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.index.index_service import IndexService
-    from rocketflow_store.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.queues.batch_consume_queue import BatchQueueTable
-    from rocketflow_store.queues.queue_table import FileQueueTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 
 class SideQueues:

@@ -15,8 +15,8 @@ from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
 from rocketflow_store.model.topic_names import is_directory_name
-from rocketflow_store.queues.stand_in import stand_in
-from rocketflow_store.queues.unit_files import UnitFiles
+from rocketflow_store.views.queues.stand_in import stand_in
+from rocketflow_store.views.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.queues.stand_in import LogExtent
+    from rocketflow_store.views.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.queues.consume_queue import ConsumeQueue, Units
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue, Units
 
 _NEAR: Final = 1024
 """So many units on both sides of an answer have to agree with it."""

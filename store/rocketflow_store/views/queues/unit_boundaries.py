@@ -10,10 +10,10 @@ from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 from rocketflow_store.records.arrow.gather import fixed_width_at
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.record_crc import content_faults
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

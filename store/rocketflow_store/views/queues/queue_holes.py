@@ -9,18 +9,18 @@ import numpy as np
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
-from rocketflow_store.queues.consume_queue import pre_blank, written
-from rocketflow_store.queues.stand_in import stand_in
+from rocketflow_store.views.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
+from rocketflow_store.views.queues.consume_queue import pre_blank, written
+from rocketflow_store.views.queues.stand_in import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.queues.stand_in import LogExtent
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+    from rocketflow_store.views.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

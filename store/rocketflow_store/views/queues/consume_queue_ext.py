@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.queues.batch_consume_queue import own_file_size
+from rocketflow_store.views.queues.batch_consume_queue import own_file_size
 
 if TYPE_CHECKING:
     from pathlib import Path

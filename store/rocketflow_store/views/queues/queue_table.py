@@ -16,15 +16,15 @@ from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.model.topic_names import is_directory_name
-from rocketflow_store.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
-from rocketflow_store.queues.first_kept import first_kept
 from rocketflow_store.records.decoding.decode import QueueIdentity
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+from rocketflow_store.views.queues.first_kept import first_kept
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.queues.consume_queue import Units
+    from rocketflow_store.views.queues.consume_queue import Units
 
 _TAIL_BLOCK: Final = 64
 _LOOKED_AHEAD: Final = 256

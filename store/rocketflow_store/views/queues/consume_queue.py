@@ -17,7 +17,7 @@ from rocketflow_store.format.consume_queue_unit import (
     UNIT_DTYPE,
     UNIT_SIZE,
 )
-from rocketflow_store.queues.unit_files import UnitFiles
+from rocketflow_store.views.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
