@@ -13,7 +13,6 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles, TransientStorePool
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
-from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.group_flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
@@ -43,6 +42,7 @@ from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floor
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.dispatch.side_queues import SideQueues
+from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 from rocketflow_store.views.queues.queue_table import FileQueueTable

@@ -13,12 +13,12 @@ import numpy as np
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.record import RecordFields, encode_record
-from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.java_compat import index_hash, string_hash
 from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.views.index.index_service import IndexService
 from tests.bench.figures import Figure
 
 _RUNS: Final = 3

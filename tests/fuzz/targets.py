@@ -32,7 +32,6 @@ from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_c
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
@@ -74,6 +73,7 @@ from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_time
 from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
 from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
 from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
+from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt

@@ -13,8 +13,8 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.record import RecordFields
-from rocketflow_store.index.index_coverage import IndexCoverage
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.views.index.index_coverage import IndexCoverage
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=10, max_index_num=50

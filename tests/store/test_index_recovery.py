@@ -11,10 +11,10 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_service import IndexService, next_name
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.java_compat import index_hash
+from rocketflow_store.views.index.index_service import IndexService, next_name
 from tests.reliability.disk_layer import Failing
 
 START = 1_700_000_000_000
@@ -108,7 +108,7 @@ def test_slots_that_did_not_reach_the_disk_are_made_again(tmp_path: Path) -> Non
 
 
 def test_many_blocks_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketflow_store.index.index_file._BLOCK_ENTRIES", 7)
+    monkeypatch.setattr("rocketflow_store.views.index.index_file._BLOCK_ENTRIES", 7)
     for keep in (6, 7, 8, 29, 30):
         index = filled(tmp_path / str(keep), 30)
         index.recover(100 * keep, time_of)

@@ -10,8 +10,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index import index_file
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+from rocketflow_store.views.index import index_file
 from tests.store.damage import CONFIG
 
 

@@ -14,7 +14,6 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.model.errors import (
     NotAStoreError,
     StoreAccessError,
@@ -24,6 +23,7 @@ from rocketflow_store.model.errors import (
     StoreLockedError,
 )
 from rocketflow_store.model.status import GetMessageStatus, PutMessageStatus
+from rocketflow_store.views.index.index_file import IndexFile
 from tests.store.damage import CONFIG, flip
 
 

@@ -20,7 +20,6 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index import index_build
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.clock import ManualClock
@@ -42,6 +41,7 @@ from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.settings.store_config import StorePaths
+from rocketflow_store.views.index import index_build
 from tests.reliability.disk_layer import CHANGES, Failing, Recording
 from tests.reliability.simulated_disk import SimulatedDisk, State
 from tests.store.damage import flip

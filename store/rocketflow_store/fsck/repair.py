@@ -27,7 +27,6 @@ from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.format.record import encode_blank
 from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.index.index_service import IndexService
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
@@ -49,6 +48,7 @@ from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE,
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
 from rocketflow_store.timer.turns import remake_timer_files
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,

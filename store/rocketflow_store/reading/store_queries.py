@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.index.index_service import IndexService
 
     Units = npt.NDArray[np.void]
 

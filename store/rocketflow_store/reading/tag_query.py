@@ -16,23 +16,23 @@ import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
-from rocketflow_store.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.store_queries import StoreQueries
     from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.views.index.index_service import IndexService
 
 _UNITS_AT_ONCE: Final = 1 << 14
 _MAX_LOOKS: Final = 20_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.model.errors import RebuildFailedError
+from rocketflow_store.views.index.index_file import IndexFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.index.index_service import is_index_name, next_name
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.recovery.derived_swap import DerivedSwap, files_below, same_content, side_directories
+from rocketflow_store.views.index.index_service import is_index_name, next_name
 
 if TYPE_CHECKING:
     from rocketflow_store.rebuild.scan_task import QueueChoice

@@ -15,7 +15,6 @@ from rocketflow_store.files.lock import DirectoryLock, lock_holder, when_free
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
 from rocketflow_store.format.derived_profile import PROFILE_55
-from rocketflow_store.index.index_service import IndexService, next_name
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
 from rocketflow_store.metadata.native.tag_entries import TagEntries
@@ -36,6 +35,7 @@ from rocketflow_store.rebuild.write_tasks import run_write
 from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.derived_state import known_tag_entries, leave_stop_record, listed_queues
 from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.views.index.index_service import IndexService, next_name
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_table import FileQueueTable
 

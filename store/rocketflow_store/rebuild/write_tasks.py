@@ -11,14 +11,14 @@ import numpy as np
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_UNIT
-from rocketflow_store.index.index_build import build_index_file
-from rocketflow_store.index.index_file import IndexHeader
 from rocketflow_store.model.errors import RebuildFailedError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.rebuild.chain_check import ChainCheck
 from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.records.decoding.decode import QueueIdentity
+from rocketflow_store.views.index.index_build import build_index_file
+from rocketflow_store.views.index.index_file import IndexHeader
 from rocketflow_store.views.queues.batch_consume_queue import written_batches
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
 

@@ -8,11 +8,11 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.derived_profile import PROFILE_53, PROFILE_55
-from rocketflow_store.index.index_service import IndexService
-from rocketflow_store.index.tag_stretches import TagJudge
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.layout.store_meta import chosen_profile, recorded_profile
 from rocketflow_store.model.errors import StoreError
+from rocketflow_store.views.index.index_service import IndexService
+from rocketflow_store.views.index.tag_stretches import TagJudge
 
 if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
-    from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.metadata.native.stop_record import IndexState, QueueState
     from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.views.index.index_service import IndexService
 
 Queue = tuple[str, int]
 

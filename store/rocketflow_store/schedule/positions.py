@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rocketflow_store.index.index_coverage import IndexCoverage
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.views.index.index_coverage import IndexCoverage
 
 _PROBES: Final = 16
 """So many messages beside one that tells nothing are asked instead."""

@@ -12,7 +12,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.index import tag_stretches
+from rocketflow_store.views.index import tag_stretches
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000, max_hash_slot_num=100, max_index_num=400

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.derived_profile import PROFILES
-from rocketflow_store.index.index_service import has_index_entries
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
 from rocketflow_store.model.errors import StoreConfigError, StoreError, StoreVersionError
+from rocketflow_store.views.index.index_service import has_index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

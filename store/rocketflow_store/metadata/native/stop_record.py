@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
-    from rocketflow_store.index.index_file import IndexFile
-    from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.views.index.index_file import IndexFile
+    from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
     from rocketflow_store.views.queues.queue_table import FileQueueTable

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.index.index_service import IndexService
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
     from rocketflow_store.views.dispatch.side_queues import SideQueues
+    from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 
     Ints = npt.NDArray[np.int64]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.index_layout import HEADER_SIZE, HEADER_STRUCT
-from rocketflow_store.index.index_file import IndexFile
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.model.java_compat import index_hash
+from rocketflow_store.views.index.index_file import IndexFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.views.index.index_file import IndexFile
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from rocketflow_store.index.index_file import IndexFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.records.decoding.decode import RecordColumns
+    from rocketflow_store.views.index.index_file import IndexFile
 
 
 @dataclass(frozen=True, slots=True)
