@@ -548,7 +548,7 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
-    from rocketflow_store.export import export_topic
+    from rocketflow_store.reading.export import export_topic
 
     if to == "-":
         raise UsageError("--to -: Parquet is a file a queue; give a directory (store cat --json writes to stdout)")

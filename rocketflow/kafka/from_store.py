@@ -41,8 +41,8 @@ from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.stop_signals import StoppedError
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StoreConfig
-from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.reading.store_reader import StoreReader
 
 
 @dataclass(frozen=True, slots=True)

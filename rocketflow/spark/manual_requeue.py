@@ -21,6 +21,7 @@ from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.metadata.config_files import TopicsFile
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.records.encoding.message_encoder import check_send_topic
 from rocketflow_store.retry.ledger import requeued_by_others
 from rocketflow_store.retry.requeue_choice import Choice, NoOriginError, windows
@@ -36,7 +37,6 @@ from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 from rocketflow_store.sink.progress_commit import ProgressMovedError
 from rocketflow_store.sink.sink_commit import sweep
 from rocketflow_store.sink.staged_part import batch_directory, load_all, stage_alike
-from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.spark.store_opening import open_when_free, when_free
 from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, positions_seen, preview_due
 from rocketflow_store.schedule.lost_queues import waiting_queues_are_lost
 from rocketflow_store.schedule.redelivery import UNREADABLE
-from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 

@@ -18,8 +18,8 @@ from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.files.lock import lock_holder, when_free
 from rocketflow_store.model.errors import StoreLockedError
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StorePaths, check_directory
-from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rocketflow_store.model.status import GetMessageStatus as GetMessageStatus
     from rocketflow_store.model.status import PutMessageStatus as PutMessageStatus
     from rocketflow_store.reading.get_message_result import GetMessageResult as GetMessageResult
+    from rocketflow_store.reading.store_reader import StoreReader as StoreReader
     from rocketflow_store.settings.store_config import StoreConfig as StoreConfig
-    from rocketflow_store.store_reader import StoreReader as StoreReader
 
 __version__ = "0.1.0"
 
@@ -38,7 +38,7 @@ _HOMES = {
     "PutMessageStatus": "model.status",
     "StoreConfig": "settings.store_config",
     "StoreError": "model.errors",
-    "StoreReader": "store_reader",
+    "StoreReader": "reading.store_reader",
     "StoreSnapshot": "model.results",
 }
 

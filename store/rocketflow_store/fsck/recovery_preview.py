@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.metadata.layout.store_meta import refuse_another_version
 from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
-from rocketflow_store.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -43,8 +43,8 @@ from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
-from rocketflow_store.store_reader import StoreReader
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
-    from rocketflow_store.store_reader import StoreReader
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.claimed_places import RefutedClaim
 

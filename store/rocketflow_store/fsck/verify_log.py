@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.verify_index import IndexCheck
+    from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
-    from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.reading.store_reader import StoreReader
 
 _UNITS_AT_A_TIME: Final = 1 << 20
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.reading.skipped import SkippedMessages
+    from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.retry.requeue_run import RequeueRequest
-    from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]
 

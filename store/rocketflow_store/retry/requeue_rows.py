@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.store_reader import StoreReader
 
     Progress = Callable[[int, int], None]
     """Called with (messages delivered, messages that were due when it began)."""

@@ -12,7 +12,7 @@ from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 
 if TYPE_CHECKING:
-    from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.reading.store_reader import StoreReader
 
 _WAITING = (SCHEDULE_TOPIC, TIMER_TOPIC)
 

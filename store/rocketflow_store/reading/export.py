@@ -14,7 +14,7 @@ from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, source_schem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.store_reader import StoreReader
+    from rocketflow_store.reading.store_reader import StoreReader
 
 
 def _file_name(topic: str) -> str:
