@@ -25,8 +25,8 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rocketflow_store.append.record_run import RecordRun
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.log.record_run import RecordRun
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 

@@ -15,6 +15,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store.append.async_put import AsyncPut
+from rocketflow_store.append.bulk_append import BulkAppend
+from rocketflow_store.append.put_path import PutPath
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
@@ -29,9 +32,6 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
-from rocketflow_store.put.async_put import AsyncPut
-from rocketflow_store.put.bulk_append import BulkAppend
-from rocketflow_store.put.put_path import PutPath
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreReader
+from rocketflow_store.append.bulk_append import commit_record_fields
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
-from rocketflow_store.put.bulk_append import commit_record_fields
 from rocketflow_store.sink.sink_commit import last_commit
 
 

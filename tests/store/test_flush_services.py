@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+from rocketflow_store.append.bulk_append import BulkAppend
+from rocketflow_store.append.chunk_append import PlacedChunk
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
-from rocketflow_store.log.chunk_append import PlacedChunk
 from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
-from rocketflow_store.put.bulk_append import BulkAppend
 from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.settings.store_config import StorePaths
 

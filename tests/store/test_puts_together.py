@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageResult, PutMessageStatus, StoreConfig
+from rocketflow_store.append.put_lock import PutLock
 from rocketflow_store.files import disk
 from rocketflow_store.model.errors import StoreClosedError
-from rocketflow_store.put.put_lock import PutLock
 from rocketflow_store.records.arrow.queue_column import QueueColumn
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.append import chunk_append
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.log import chunk_append
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.model.results import AppendBatchResult

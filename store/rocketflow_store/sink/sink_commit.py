@@ -231,7 +231,7 @@ def append_with_envelope(
     check: Callable[[], None] | None = None,
 ) -> AppendBatchResult:
     """Append `envelope`, told where it and its rows lie, and the rows; `check` is as in `append_commit`."""
-    from rocketflow_store.put.bulk_append import commit_record_fields
+    from rocketflow_store.append.bulk_append import commit_record_fields
 
     names = {"KEYS": envelope.sink_id, "TAGS": envelope.sink_id, "UNIQ_KEY": UNIQ_KEYS.next()}
     properties = encode_properties(names)

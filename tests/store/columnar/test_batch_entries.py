@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
+from rocketflow_store.append import put_path
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body, entry_positions
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import offset_msg_id
-from rocketflow_store.put import put_path
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.encoding.message_ids import offset_msg_ids
 

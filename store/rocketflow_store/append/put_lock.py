@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from rocketflow_store.append.put_path import PutRequest
     from rocketflow_store.model.results import PutMessageResult
-    from rocketflow_store.put.put_path import PutRequest
 
 _MOST: Final = 1024
 """So many puts are taken along at once."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from rocketflow_store.append.put_lock import PutLock, WaitingPut
+from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
 from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
-from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.metadata.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.model.errors import (
     FileAllocationTimeoutError,
@@ -43,7 +44,6 @@ from rocketflow_store.model.message import (
 from rocketflow_store.model.message_id import encode_host, offset_msg_id
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.put.put_lock import PutLock, WaitingPut
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, deliver_time

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.append.aligned_write import AlignedChunkWriter
+from rocketflow_store.append.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
-from rocketflow_store.log.aligned_write import AlignedChunkWriter
-from rocketflow_store.log.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreFencedError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rocketflow_store.put.put_path import PutPath
+    from rocketflow_store.append.put_path import PutPath
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig

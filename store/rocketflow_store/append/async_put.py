@@ -14,17 +14,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.log.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
+from rocketflow_store.append.put_path import LATE, body_size, unseen_because
+from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
 from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.put.put_path import LATE, body_size, unseen_because
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.put.put_path import PutPath, PutRequest
+    from rocketflow_store.append.put_path import PutPath, PutRequest
     from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.append.chunk_append import ChunkWriter
 from rocketflow_store.files.os_files import BLOCK_BYTES
-from rocketflow_store.log.chunk_append import ChunkWriter
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow_store.log.chunk_append import PlacedChunk
+    from rocketflow_store.append.chunk_append import PlacedChunk
 
 _LEAST_SCRATCH: Final = 8 << 20
 
