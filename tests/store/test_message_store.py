@@ -30,7 +30,6 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
@@ -48,6 +47,7 @@ from rocketflow_store.model.errors import (
 from rocketflow_store.model.message import COMPRESSED_FLAG
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.recovery.preview import preview_recovery
 from tests.store.damage import digests
 
 SMALL = StoreConfig(

@@ -12,13 +12,13 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.format.record import RecordFields, encode_record
-from rocketflow_store.fsck.recovery_preview import preview_recovery
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import MissingStorePathError, StoreVersionError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.recovery.preview import preview_recovery
 from tests.store.damage import CONFIG, Place, Planted, copied, digests, flip, make
 
 COUNT = 120
