@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.kafka.errors import TopicClaimedError, TopicNameError
 from rocketflow.kafka.topic_names import to_kafka_name, to_store_name
 from rocketflow.kafka.topic_record import NOTES, offsets_alone
-from rocketflow_store.sink.sink_commit import last_commits
+from rocketflow_store.commits.batch_commit import last_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from rocketflow.kafka.progress_mark import Mark
+    from rocketflow_store.commits.batch_commit import CommitLogReads
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.sink.sink_commit import CommitLogReads
 
 SINK_PREFIX: Final = "kafka-bridge:"
 

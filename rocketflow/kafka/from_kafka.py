@@ -24,7 +24,7 @@ from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionP
 from rocketflow.kafka.store_port import StorePort, config_of
 from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.stop_signals import StoppedError
-from rocketflow_store.sink.progress_commit import ProgressMovedError
+from rocketflow_store.commits.progress_commit import ProgressMovedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

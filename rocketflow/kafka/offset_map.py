@@ -14,8 +14,8 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.claims import claims_on_store
 from rocketflow.kafka.store_commit import next_offset
 from rocketflow.kafka.topic_record import offsets_alone
+from rocketflow_store.commits.batch_commit import commit_at, commit_places, last_commit
 from rocketflow_store.model.errors import UnknownTopicError
-from rocketflow_store.sink.sink_commit import commit_at, commit_places, last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
 from rocketflow.kafka.client_options import ClientOptions, parse_options
 from rocketflow.kafka.topic_names import TopicChoice, check_store_name
-from rocketflow_store.sink.sink_commit import check_sink_id
+from rocketflow_store.commits.batch_commit import check_sink_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

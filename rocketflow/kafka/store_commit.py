@@ -19,10 +19,10 @@ from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.refused_messages import refused_rows
 from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
+from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.sink.sink_commit import last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketflow.quality.body_schema import BodySpec
     from rocketflow.quality.split import Route
     from rocketflow.quality.suite_plan import SuitePlan
-    from rocketflow_store.sink.staged_part import StagedPart
+    from rocketflow_store.commits.staged_part import StagedPart
 
     Foreach = Callable[[DataFrame, int], Any]
 

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import when_free
-from rocketflow_store.model.clock import SystemClock
-from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink import spare_parts
-from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.sink.sink_commit import (
+from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits.batch_commit import (
     CheckpointWentBackError,
     ReplayMismatchError,
     abort_batch,
     last_commit,
     sweep,
 )
-from rocketflow_store.sink.staged_part import batch_directory, load_all
+from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.commits.staged_part import batch_directory, load_all
+from rocketflow_store.files import os_files
+from rocketflow_store.files.lock import when_free
+from rocketflow_store.model.clock import SystemClock
+from rocketflow_store.settings.store_config import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocketflow_store.commits.staged_part import StagedPart
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.sink.staged_part import StagedPart
 
 _STAMPED: Final = "quality"
 

@@ -29,11 +29,11 @@ from rocketflow.quality.split import (
     VALUES,
     WELL_FORMED_BIT,
 )
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rocketflow_store.commits.batch_commit import commit_batch, commit_nothing
 from rocketflow_store.files.lock import when_free
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink.sink_commit import commit_batch, commit_nothing
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink_options import SinkOptions
-    from rocketflow_store.sink.sink_commit import CommitResult, SinkBatch
+    from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 
 
 class AppendPort(Protocol):

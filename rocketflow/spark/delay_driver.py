@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.job_timing import timing
 from rocketflow.spark.shared_paths import shared_paths
+from rocketflow_store.commits.batch_commit import sweep
+from rocketflow_store.commits.progress_commit import ProgressMovedError
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, stage_alike
 from rocketflow_store.files import os_files
 from rocketflow_store.message_store import MessageStore
 from rocketflow_store.reading.store_reader import StoreReader
@@ -29,9 +32,6 @@ from rocketflow_store.schedule.delivery import (
     preview_due,
 )
 from rocketflow_store.schedule.redelivery import Redelivery, redeliveries
-from rocketflow_store.sink.progress_commit import ProgressMovedError
-from rocketflow_store.sink.sink_commit import sweep
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, stage_alike
 
 if TYPE_CHECKING:
     import os

@@ -19,6 +19,9 @@ from rocketflow.errors import UsageError
 from rocketflow.nearest import did_you_mean
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
+from rocketflow_store.commits.batch_commit import sweep
+from rocketflow_store.commits.progress_commit import ProgressMovedError
+from rocketflow_store.commits.staged_part import batch_directory, load_all, stage_alike
 from rocketflow_store.metadata.config_files import TopicsFile
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.reading.store_reader import StoreReader
@@ -34,9 +37,6 @@ from rocketflow_store.retry.requeue_run import (
     queue_count,
 )
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths
-from rocketflow_store.sink.progress_commit import ProgressMovedError
-from rocketflow_store.sink.sink_commit import sweep
-from rocketflow_store.sink.staged_part import batch_directory, load_all, stage_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow_store.commits.staged_part import StagedPart
     from rocketflow_store.retry.requeue_run import Queues, RequeueRequest, RequeueRun
-    from rocketflow_store.sink.staged_part import StagedPart
 
 _BATCH_ROWS: Final = 200_000
 _BATCH_BYTES: Final = 256 << 20

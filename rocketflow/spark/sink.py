@@ -20,6 +20,14 @@ from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow.spark.worker_heap import freeze_heap_once
+from rocketflow_store.commits.batch_commit import (
+    SinkBatch,
+    abort_batch,
+    last_commit,
+    register_run,
+    registered_run,
+)
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.metadata.config_files import TopicsFile
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
@@ -27,14 +35,6 @@ from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.sink.sink_commit import (
-    SinkBatch,
-    abort_batch,
-    last_commit,
-    register_run,
-    registered_run,
-)
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.nearest import nearest_name
 from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow.spark.options import given_settings, parse_stores
+from rocketflow_store.commits.batch_commit import check_sink_id
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.records.arrow.columns import SINK_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.encoding.message_encoder import check_send_topic
 from rocketflow_store.settings.store_config import StoreConfig
-from rocketflow_store.sink.sink_commit import check_sink_id
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

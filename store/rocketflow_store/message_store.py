@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow_store.append.async_put import AsyncPut
 from rocketflow_store.append.bulk_append import BulkAppend
 from rocketflow_store.append.put_path import PutPath
+from rocketflow_store.commits.remembered_commits import remember_commits
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
@@ -39,7 +40,6 @@ from rocketflow_store.services.clean_service import CleanResult, CleanService
 from rocketflow_store.services.flush_services import FlushServices
 from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.sink.remembered_commits import remember_commits
 from rocketflow_store.store_opening import open_parts
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch, last_commit
+from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import LmqConsumerOffsetsFile
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
-from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.apache.crash_images import KINDS, make_images
 from tests.apache.crash_images import SIZES as CRASH_SIZES
 from tests.apache.judge import VERSIONS_5, JudgedMessage, read_ours, versions

@@ -25,6 +25,8 @@ import numpy.ma
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.remembered_commits import remembered_commit
+from rocketflow_store.commits.staged_part import load, stage
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
@@ -65,8 +67,6 @@ from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf
 from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink.remembered_commits import remembered_commit
-from rocketflow_store.sink.staged_part import load, stage
 from rocketflow_store.timer import timer_log as chains
 from rocketflow_store.timer.placement import TimerProgress, decode_progress
 from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint

@@ -10,7 +10,7 @@ import pytest
 from rocketflow.kafka.batch_consumer import count_of, cut
 from rocketflow.kafka.record_batches import decode_batches
 from rocketflow_store import StoreReader
-from rocketflow_store.sink.sink_commit import commit_at, commit_places
+from rocketflow_store.commits.batch_commit import commit_at, commit_places
 from tests.kafka.bridging import Sent, Topics, bridge, stored
 from tests.kafka.test_mapping import batch_of
 

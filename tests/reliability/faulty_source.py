@@ -26,9 +26,9 @@ from pyspark import TaskContext
 from rocketflow.spark import sink
 from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.source import RocketFlowDataSource
+from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
+from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink.sink_commit import CommitResult, SinkBatch
-from rocketflow_store.sink.staged_part import stage
 from tests.reliability.disk_calls import CALLS, KillPoint
 from tests.reliability.faults import Faults
 

@@ -14,9 +14,9 @@ from rocketflow.spark import manual_requeue
 from rocketflow.spark.manual_requeue import ManualRequeue, StageTask, stage_rows
 from rocketflow.spark.requeue_arguments import RequeueJob
 from rocketflow_store import StoreReader
+from rocketflow_store.commits.staged_part import StagedPart
 from rocketflow_store.retry.requeue_choice import Choice
 from rocketflow_store.retry.requeue_run import Queues, RequeueRequest
-from rocketflow_store.sink.staged_part import StagedPart
 
 SOURCE, TARGET = "%DLQ%billing", "orders"
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch, last_commit
+from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch, last_commit
-from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.reliability.checker import Place, check
 from tests.reliability.results import Tally
 from tests.reliability.trials import FULL, SEED

@@ -8,8 +8,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreReader
 from rocketflow_store.append.bulk_append import commit_record_fields
+from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
-from rocketflow_store.sink.sink_commit import last_commit
 
 
 def forged(begin_offset: int, end_offset: int) -> bytes:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.records.encoding.encode import BatchEncoder, EncodedChunk
-from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
-from rocketflow_store.sink.sink_commit import last_commit
 
 SMALL = {
     "mapped_file_size_commit_log": 64 << 10,

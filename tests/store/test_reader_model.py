@@ -33,14 +33,14 @@ from rocketflow_store import (
     StoreReader,
 )
 from rocketflow_store.append import put_path
+from rocketflow_store.commits.batch_commit import CommitStatus, SinkBatch, commit_batch, last_commit
+from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
-from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.reliability.trials import FULL
 
 LOG_FILE = 4096

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.format.record import FIXED_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
@@ -24,7 +25,6 @@ from rocketflow_store.retry.requeue_run import (
     begin_run,
     find_run,
 )
-from rocketflow_store.sink.progress_commit import ProgressMovedError
 from tests.store.damage import flip
 
 SMALL = StoreConfig(

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import CommitStatus, SinkBatch, commit_batch, last_commit
+from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -42,8 +44,6 @@ from rocketflow_store.services.retention import (
     is_delete_hour,
 )
 from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink.sink_commit import CommitStatus, SinkBatch, commit_batch, last_commit
-from rocketflow_store.sink.staged_part import stage
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_006_400_000 - 1_700_006_400_000 % (24 * HOUR_MS) + 12 * HOUR_MS

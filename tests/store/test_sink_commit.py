@@ -15,17 +15,9 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.append import chunk_append
-from rocketflow_store.files import disk, os_files
-from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.metadata.layout.store_meta import gives_record_crc
-from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
-from rocketflow_store.model.results import AppendBatchResult
-from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.sink import sink_commit, spare_parts
-from rocketflow_store.sink.commit_copy import copy_of
-from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.sink.sink_commit import (
+from rocketflow_store.commits import batch_commit as sink_commit
+from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits.batch_commit import (
     CommitStatus,
     SinkBatch,
     SupersededRunError,
@@ -36,7 +28,16 @@ from rocketflow_store.sink.sink_commit import (
     register_run,
     registered_run,
 )
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, stage
+from rocketflow_store.commits.commit_copy import copy_of
+from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
+from rocketflow_store.files import disk, os_files
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
+from rocketflow_store.model.results import AppendBatchResult
+from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 from tests.store.damage import flip
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
+from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.sink.staged_part import batch_directory, stage
 from tests.store.damage import CONFIG
 
 SMALL = ((1000, {}), (3000, {"direct_io": True}), (3000, {"transient_store_pool_enable": True}))

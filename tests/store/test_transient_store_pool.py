@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
+from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.files import memory_lock, os_files
 from rocketflow_store.files.mapped.transient_store_pool import TransientStorePool, WriteBuffer
 from rocketflow_store.format.record import RecordFields
@@ -21,8 +23,6 @@ from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError, StoreFencedError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.sink.staged_part import stage
 from rocketflow_store.telemetry.statistics import runtime_info
 
 START = 1_700_000_000_000

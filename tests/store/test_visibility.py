@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
+from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.files import disk
 from rocketflow_store.format.checkpoint_layout import CheckpointFields
 from rocketflow_store.format.record import RecordFields, encode_record
@@ -21,8 +23,6 @@ from rocketflow_store.model.errors import FlushDiskTimeoutError, MessageRejected
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.sink.sink_commit import SinkBatch, commit_batch
-from rocketflow_store.sink.staged_part import stage
 from tests.fuzz.audit import confined_to
 
 WAIT_S = 240

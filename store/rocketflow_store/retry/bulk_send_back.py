@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
@@ -41,8 +43,6 @@ from rocketflow_store.retry.retry_topics import (
     retry_topic,
 )
 from rocketflow_store.retry.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
-from rocketflow_store.sink.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
-from rocketflow_store.sink.sink_commit import last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,19 +13,19 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
-from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.sink.sink_commit import last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocketflow_store.commits.batch_commit import CommitLogReads
     from rocketflow_store.message_store import MessageStore
     from rocketflow_store.metadata.config_files import TopicsFile
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.sink.sink_commit import CommitLogReads
 
 KIND: Final = "requeue"
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_.@-]{1,100}\Z")

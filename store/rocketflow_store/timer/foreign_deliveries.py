@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
+from rocketflow_store.commits.batch_commit import commit_at, commit_places
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.model.errors import StoreError, UnreadableError
@@ -25,7 +26,6 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers
-from rocketflow_store.sink.sink_commit import commit_at, commit_places
 from rocketflow_store.timer.timer_rows import born_timestamps, identities
 
 if TYPE_CHECKING:

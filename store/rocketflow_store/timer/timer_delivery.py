@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
+from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (
     TIMER_TOPIC,
 )
-from rocketflow_store.sink.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.sink.sink_commit import last_commit
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
 from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
 from rocketflow_store.timer.placement import TimerProgress, is_done, is_passed, placed, tick_of

@@ -16,13 +16,13 @@ from rocketflow.spark import delay_driver
 from rocketflow.spark.delay_driver import DueRange, deliver_due_on_spark, stage_range
 from rocketflow.spark.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.batch_commit import SinkCommitError
+from rocketflow_store.commits.staged_part import load
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.schedule.delivery import DelayDelivery, deliver_due
-from rocketflow_store.sink.sink_commit import SinkCommitError
-from rocketflow_store.sink.staged_part import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

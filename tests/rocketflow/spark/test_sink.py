@@ -16,8 +16,8 @@ from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.sink import make_stream_writer
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.commits.batch_commit import ReplayMismatchError, last_commit
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.sink.sink_commit import ReplayMismatchError, last_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
-from rocketflow_store.sink.progress_commit import ProgressMovedError
 from rocketflow_store.timer import timer_delivery
 from rocketflow_store.timer.deliver_due import deliver_due_timers
 from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
-from rocketflow_store.sink.sink_commit import (
+from rocketflow_store.commits.batch_commit import (
     CommitResult,
     CommitStatus,
     SinkCommitError,
@@ -19,6 +18,7 @@ from rocketflow_store.sink.sink_commit import (
     check_sink_id,
     last_commit,
 )
+from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -18,6 +18,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits.commit_copy import copy_of, leave_copy
+from rocketflow_store.commits.remembered_commits import remembered_commit, remembered_sinks
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, sink_directory
 from rocketflow_store.files import os_files
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
@@ -25,10 +29,6 @@ from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message_id import UNIQ_KEYS
-from rocketflow_store.sink import spare_parts
-from rocketflow_store.sink.commit_copy import copy_of, leave_copy
-from rocketflow_store.sink.remembered_commits import remembered_commit, remembered_sinks
-from rocketflow_store.sink.staged_part import StagedPart, batch_directory, load_all, sink_directory
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.commits.staged_part import sink_directory
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope, decode_envelope
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.sink.staged_part import sink_directory
 
 if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StorePaths

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
+from rocketflow_store.commits import spare_parts
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError
@@ -29,7 +30,6 @@ from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.records.encoding.light_queues import LightQueues
-from rocketflow_store.sink import spare_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
