@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:
     """The files that went (or would), oldest first, and where the store begins then."""
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
+    from rocketflow_store.engine.clean_service import preview_clean
     from rocketflow_store.model.errors import NotAStoreError
-    from rocketflow_store.services.clean_service import preview_clean
     from rocketflow_store.settings.store_config import StorePaths, check_directory
 
     check_directory(Path(path), must_exist=True)

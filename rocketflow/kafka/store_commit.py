@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from rocketflow.kafka.options import BridgeOptions
     from rocketflow.kafka.rows import KafkaRows
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig

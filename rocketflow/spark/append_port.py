@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rocketflow_store.commits.batch_commit import commit_batch, commit_nothing
+from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files.lock import when_free
-from rocketflow_store.message_store import MessageStore
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StorePaths
 

@@ -6,8 +6,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files import lock
-from rocketflow_store.message_store import MessageStore
 from rocketflow_store.model.errors import StoreLockedError
 
 if TYPE_CHECKING:

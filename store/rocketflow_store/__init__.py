@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rocketflow_store.message_store import MessageStore as MessageStore
+    from rocketflow_store.engine.message_store import MessageStore as MessageStore
     from rocketflow_store.model.errors import StoreError as StoreError
     from rocketflow_store.model.message import Message as Message
     from rocketflow_store.model.message import MessageExt as MessageExt
@@ -33,7 +33,7 @@ _HOMES = {
     "GetMessageStatus": "model.status",
     "Message": "model.message",
     "MessageExt": "model.message",
-    "MessageStore": "message_store",
+    "MessageStore": "engine.message_store",
     "PutMessageResult": "model.results",
     "PutMessageStatus": "model.status",
     "StoreConfig": "settings.store_config",

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreReader, message_store
+from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.engine import message_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.durable_ends import DurableEnds

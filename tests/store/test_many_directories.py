@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store.engine.clean_service import preview_clean
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.files.mapped.log_directories import LogDirectories
@@ -30,7 +31,6 @@ from rocketflow_store.model.errors import (
     StoreFullError,
     StoreVersionError,
 )
-from rocketflow_store.services.clean_service import preview_clean
 from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.trials import some
 

@@ -17,6 +17,17 @@ from rocketflow.cli.app import app
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import CommitStatus, SinkBatch, commit_batch, last_commit
 from rocketflow_store.commits.staged_part import stage
+from rocketflow_store.engine.retention import (
+    CleanReason,
+    DiskPressure,
+    FileAge,
+    clean_reason,
+    disk_pressure,
+    expired_index_files,
+    expired_log_files,
+    expired_queue_files,
+    is_delete_hour,
+)
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -32,17 +43,6 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.services.retention import (
-    CleanReason,
-    DiskPressure,
-    FileAge,
-    clean_reason,
-    disk_pressure,
-    expired_index_files,
-    expired_log_files,
-    expired_queue_files,
-    is_delete_hour,
-)
 from rocketflow_store.settings.store_config import StorePaths
 
 HOUR_MS = 3_600_000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow_store.append.put_path import PutPath, PutRequest
-    from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 

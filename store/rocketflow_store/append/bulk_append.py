@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.append.put_path import PutPath
+    from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRow
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
 

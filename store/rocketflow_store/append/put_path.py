@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.records.encoding.batch_records import CheckedBatch
-    from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.message_store import MessageStore
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.results import AppendBatchResult
     from rocketflow_store.records.encoding.encode import EncodedChunk

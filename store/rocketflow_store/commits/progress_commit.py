@@ -24,7 +24,7 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
 _NO_DIGEST: Final = ""

@@ -237,7 +237,7 @@ def repair_store(
 
 def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> bool:
     """Open for writing and close; False where that is refused (the log has a gap)."""
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
 
     try:
         with MessageStore.open(path, config) as store:
@@ -249,7 +249,7 @@ def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> 
 
 def _timer(path: Path, config: StoreConfig | None, found: tuple[Finding, ...]) -> None:
     """Make the timer's files anew; where nobody can tell how far delivery was, what is damaged is set aside."""
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
 
     paths = StorePaths.of(path, config)
     quarantine, made = Quarantine(paths), False

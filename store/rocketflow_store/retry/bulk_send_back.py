@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.files.mapped.mapped_file import MappedFile
-    from rocketflow_store.message_store import MessageStore
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.retry.send_back import SendBack
 

@@ -24,7 +24,7 @@ from rocketflow_store.retry.retry_topics import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.model.message import Message
     from rocketflow_store.model.results import PutMessageResult
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow_store.commits.batch_commit import CommitLogReads
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.config_files import TopicsFile
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.results import PutMessageResult
 

@@ -30,7 +30,7 @@ from rocketflow_store.views.index.index_coverage import IndexCoverage, index_cov
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.records.encoding.encode import EncodedChunk
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.model.errors import StoreClosedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.schedule.delivery import DelayDelivery
-from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
 
 POLL_S: Final = 0.1
 BACK_OFF_S: Final = 10.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.commits.batch_commit import last_commit
-from rocketflow_store.message_store import MessageStore
+from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message import PROPERTY_UNIQ_KEY, TIMER_TOPIC
 from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded

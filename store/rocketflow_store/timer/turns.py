@@ -12,7 +12,7 @@ from rocketflow_store.timer.timer_delivery import TimerDelivery
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store.message_store import MessageStore
+    from rocketflow_store.engine.message_store import MessageStore
 
 
 class Turns:

@@ -18,7 +18,7 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.engine.opening import StoreParts
 
 Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
 """What was appended with one write, or one chunk of it."""

@@ -10,18 +10,18 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
 from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.model.errors import StoreFencedError
-from rocketflow_store.services.service_thread import ServiceThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rocketflow_store.store_opening import StoreParts
+    from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 

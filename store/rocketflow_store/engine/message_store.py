@@ -19,6 +19,10 @@ from rocketflow_store.append.async_put import AsyncPut
 from rocketflow_store.append.bulk_append import BulkAppend
 from rocketflow_store.append.put_path import PutPath
 from rocketflow_store.commits.remembered_commits import remember_commits
+from rocketflow_store.engine.clean_service import CleanResult, CleanService
+from rocketflow_store.engine.flush_services import FlushServices
+from rocketflow_store.engine.opening import open_parts
+from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
@@ -36,11 +40,7 @@ from rocketflow_store.model.topic_names import is_directory_name, is_system_topi
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
-from rocketflow_store.services.clean_service import CleanResult, CleanService
-from rocketflow_store.services.flush_services import FlushServices
-from rocketflow_store.services.service_thread import ServiceThread
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
-from rocketflow_store.store_opening import open_parts
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.log.log_view import CommitLogView
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.store_opening import StoreParts
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 

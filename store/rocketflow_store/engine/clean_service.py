@@ -10,8 +10,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.files import os_files
-from rocketflow_store.services.retention import (
+from rocketflow_store.engine.retention import (
     DiskPressure,
     FileAge,
     clean_reason,
@@ -20,6 +19,7 @@ from rocketflow_store.services.retention import (
     expired_log_files,
     expired_queue_files,
 )
+from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
