@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.delivery.requeue.requeue_properties import QUARANTINED
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
-from rocketflow_store.retry.requeue_properties import QUARANTINED
 
 if TYPE_CHECKING:
     import numpy.typing as npt

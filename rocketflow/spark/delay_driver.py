@@ -21,17 +21,17 @@ from rocketflow.spark.shared_paths import shared_paths
 from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, stage_alike
-from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.files import os_files
-from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.schedule.delivery import (
+from rocketflow_store.delivery.delay.delivery import (
     SINK_ID,
     DelayDelivery,
     DeliveryResult,
     due_by_level,
     preview_due,
 )
-from rocketflow_store.schedule.redelivery import Redelivery, redeliveries
+from rocketflow_store.delivery.delay.redelivery import Redelivery, redeliveries
+from rocketflow_store.engine.message_store import MessageStore
+from rocketflow_store.files import os_files
+from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:
     import os

@@ -22,20 +22,20 @@ from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.commits.staged_part import batch_directory, load_all, stage_alike
-from rocketflow_store.metadata.config_files import TopicsFile
-from rocketflow_store.metadata.layout.store_meta import gives_record_crc
-from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.records.encoding.message_encoder import check_send_topic
-from rocketflow_store.retry.ledger import requeued_by_others
-from rocketflow_store.retry.requeue_choice import Choice, NoOriginError, windows
-from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
-from rocketflow_store.retry.requeue_run import (
+from rocketflow_store.delivery.requeue.ledger import requeued_by_others
+from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
+from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
+from rocketflow_store.delivery.requeue.requeue_run import (
     RequeuedBatch,
     advance_run,
     begin_run,
     find_run,
     queue_count,
 )
+from rocketflow_store.metadata.config_files import TopicsFile
+from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.reading.store_reader import StoreReader
+from rocketflow_store.records.encoding.message_encoder import check_send_topic
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from rocketflow.spark.requeue_arguments import RequeueJob
     from rocketflow_store.commits.staged_part import StagedPart
-    from rocketflow_store.retry.requeue_run import Queues, RequeueRequest, RequeueRun
+    from rocketflow_store.delivery.requeue.requeue_run import Queues, RequeueRequest, RequeueRun
 
 _BATCH_ROWS: Final = 200_000
 _BATCH_BYTES: Final = 256 << 20

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
 from rocketflow.times import TIME_FORM, parse_time
+from rocketflow_store.delivery.delay.redelivery import HALF_TOPIC
+from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, check_run_id
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.model.topic_names import validate_topic
 from rocketflow_store.records.encoding.message_encoder import check_send_topic
-from rocketflow_store.retry.requeue_run import RequeueRequest, check_run_id
-from rocketflow_store.schedule.redelivery import HALF_TOPIC
 from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:

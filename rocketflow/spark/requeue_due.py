@@ -12,19 +12,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.spark.store_opening import open_when_free, when_free
+from rocketflow_store.delivery.delay.delivery import (
+    DeliveryResult,
+    deliver_due,
+    due_by_level,
+    positions_seen,
+    preview_due,
+)
+from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
+from rocketflow_store.delivery.delay.redelivery import UNREADABLE
+from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
+from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.schedule.delivery import DeliveryResult, deliver_due, due_by_level, positions_seen, preview_due
-from rocketflow_store.schedule.lost_queues import waiting_queues_are_lost
-from rocketflow_store.schedule.redelivery import UNREADABLE
-from rocketflow_store.timer.deliver_due import deliver_due_timers
-from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue_arguments import RequeueJob
-    from rocketflow_store.timer.deliver_due import TimerRun
+    from rocketflow_store.delivery.timer.deliver_due import TimerRun
 
     Told = tuple[dict[str, Any], int]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from rocketflow_store.retry.requeue_run import RequeueRequest
+    from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
 
 
 def preflight(job: RequeueJob) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
-from rocketflow_store.retry.requeue_run import RequeuedBatch, RequeueRequest, advance_run, begin_run
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msgs_back
+from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
+from rocketflow_store.delivery.requeue.requeue_run import RequeuedBatch, RequeueRequest, advance_run, begin_run
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from tests.apache.judge import ApacheStore, versions
 from tests.apache.test_apache_reads_ours import SIZES, check_and_append
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.message import TIMER_TOPIC
-from rocketflow_store.timer.deliver_due import TimerRun, deliver_due_timers
-from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
 from tests.apache.judge import VERSIONS_5, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES

@@ -14,9 +14,9 @@ from typing import Final
 import pyarrow as pa
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.delay.delivery import deliver_due
+from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.retry.requeue_run import RequeueRequest
-from rocketflow_store.schedule.delivery import deliver_due
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
 

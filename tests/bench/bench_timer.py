@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.timer.deliver_due import deliver_due_timers
 from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
 

@@ -27,6 +27,13 @@ import pyarrow as pa
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.remembered_commits import remembered_commit
 from rocketflow_store.commits.staged_part import load, stage
+from rocketflow_store.delivery.delay.redelivery import redelivery
+from rocketflow_store.delivery.timer import timer_log as chains
+from rocketflow_store.delivery.timer.placement import TimerProgress, decode_progress
+from rocketflow_store.delivery.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
+from rocketflow_store.delivery.timer.timer_files import TimerStop, decode_timer_stop
+from rocketflow_store.delivery.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
+from rocketflow_store.delivery.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
@@ -64,15 +71,8 @@ from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.schedule.redelivery import redelivery
 from rocketflow_store.settings.broker_conf import load_broker_conf
 from rocketflow_store.settings.store_config import StorePaths
-from rocketflow_store.timer import timer_log as chains
-from rocketflow_store.timer.placement import TimerProgress, decode_progress
-from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
-from rocketflow_store.timer.timer_files import TimerStop, decode_timer_stop
-from rocketflow_store.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
-from rocketflow_store.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue

@@ -20,9 +20,9 @@ from rocketflow.quality.results import RESULT_TOPIC, read_results
 from rocketflow.quality.suite import Action
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError
+from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.schedule.delivery import deliver_due
 from tests.quality.flight_rules import SUITE, bad_flights
 from tests.quality.topics import fill, origins, rows_of, write_suite
 from tests.reliability.trials import COMMAND_LINE, LEVEL, environment

@@ -12,10 +12,10 @@ import sys
 import time
 
 from rocketflow_store import MessageStore, StoreConfig
+from rocketflow_store.delivery.delay import service
+from rocketflow_store.delivery.delay.delivery import DelayDelivery
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreLockedError
-from rocketflow_store.schedule import service
-from rocketflow_store.schedule.delivery import DelayDelivery
 
 COMMIT_BYTES = 4000
 _DEADLINE_S = 60.0

@@ -12,11 +12,11 @@ import sys
 import time
 
 from rocketflow_store import MessageStore, StoreConfig
+from rocketflow_store.delivery.timer import timer_delivery
+from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
+from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreLockedError
-from rocketflow_store.timer import timer_delivery
-from rocketflow_store.timer.deliver_due import deliver_due_timers
-from rocketflow_store.timer.timer_message_service import TimerMessageService
 
 COMMIT_ROWS = 7
 _DEADLINE_S = 60.0

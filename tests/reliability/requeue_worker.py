@@ -15,8 +15,8 @@ from rocketflow.spark.manual_requeue import ManualRequeue, StageTask, stage_rows
 from rocketflow.spark.requeue_arguments import RequeueJob
 from rocketflow_store import StoreReader
 from rocketflow_store.commits.staged_part import StagedPart
-from rocketflow_store.retry.requeue_choice import Choice
-from rocketflow_store.retry.requeue_run import Queues, RequeueRequest
+from rocketflow_store.delivery.requeue.requeue_choice import Choice
+from rocketflow_store.delivery.requeue.requeue_run import Queues, RequeueRequest
 
 SOURCE, TARGET = "%DLQ%billing", "orders"
 

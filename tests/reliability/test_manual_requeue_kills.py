@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msgs_back
 from tests.reliability.checker import Verdict
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.reliability.requeue_worker import SOURCE, TARGET

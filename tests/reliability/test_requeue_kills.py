@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.delay.delivery import DelayDelivery
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import encode_host
-from rocketflow_store.schedule.delivery import DelayDelivery
 from tests.reliability.checker import Verdict, check_copy, disorder
 from tests.reliability.delivering import COMMIT_BYTES
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
@@ -170,7 +170,7 @@ def test_threads_of_one_process_deliver_at_once(tmp_path: Path, tally: Callable[
     """A service and jobs beside it, which all plan from the same commits: who is second plans again."""
     import threading
 
-    from rocketflow_store.schedule.service import ScheduleMessageService
+    from rocketflow_store.delivery.delay.service import ScheduleMessageService
 
     counts = tally("P16", "threads at once")
     for seed in seeds(3, 60):

@@ -16,6 +16,9 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.commits.staged_part import batch_directory, stage
+from rocketflow_store.delivery.delay.delivery import SINK_ID, DelayDelivery, deliver_due, positions_seen, preview_due
+from rocketflow_store.delivery.delay.positions import file_lags
+from rocketflow_store.delivery.delay.service import ScheduleMessageService
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, UNIT_DTYPE
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields
@@ -27,9 +30,6 @@ from rocketflow_store.model.errors import StoreError, StoreLockedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC, MessageExt
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.schedule.delivery import SINK_ID, DelayDelivery, deliver_due, positions_seen, preview_due
-from rocketflow_store.schedule.positions import file_lags
-from rocketflow_store.schedule.service import ScheduleMessageService
 from rocketflow_store.telemetry import events
 
 NOW = 1_700_000_000_000

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.delay.delivery import deliver_due
+from rocketflow_store.delivery.delay.redelivery import redeliveries
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.schedule.delivery import deliver_due
-from rocketflow_store.schedule.redelivery import redeliveries
 from tests.conftest import GOLDEN
 from tests.store.replay import records_of
 

@@ -11,11 +11,11 @@ import pytest
 
 from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.requeue.bulk_send_back import send_back_many
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msg_back
 from rocketflow_store.model.errors import MessageNotFoundError
 from rocketflow_store.model.message_id import offset_msg_id
 from rocketflow_store.rebuild.rebuild import rebuild_store
-from rocketflow_store.retry.bulk_send_back import send_back_many
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msg_back
 from tests.store.damage import CONFIG, flip
 from tests.store.forging import HEAD, forged
 

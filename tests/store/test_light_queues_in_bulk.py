@@ -15,6 +15,7 @@ from rocketflow.spark.delay_driver import DueRange, stage_range
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
 from rocketflow_store.commits.staged_part import load, stage
+from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError
@@ -23,7 +24,6 @@ from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.encoding import encode
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.light_queues import DIGITS
-from rocketflow_store.schedule.delivery import deliver_due
 
 NOW = 1_700_000_000_000
 CONFIG = StoreConfig(

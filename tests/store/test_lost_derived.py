@@ -10,12 +10,12 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.requeue.ledger import ledger
+from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, begin_run
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.retry.ledger import ledger
-from rocketflow_store.retry.requeue_run import RequeueRequest, begin_run
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 20,

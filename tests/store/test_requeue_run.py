@@ -10,13 +10,9 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.format.record import FIXED_SIZE
-from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
-from rocketflow_store.model.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
-from rocketflow_store.retry.ledger import ledger, requeued_by_others
-from rocketflow_store.retry.requeue_rows import ChosenRows, requeued_chunks
-from rocketflow_store.retry.requeue_run import (
+from rocketflow_store.delivery.requeue.ledger import ledger, requeued_by_others
+from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
+from rocketflow_store.delivery.requeue.requeue_run import (
     RequeuedBatch,
     RequeueMismatchError,
     RequeueRequest,
@@ -25,6 +21,10 @@ from rocketflow_store.retry.requeue_run import (
     begin_run,
     find_run,
 )
+from rocketflow_store.format.record import FIXED_SIZE
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
+from rocketflow_store.model.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.store.damage import flip
 
 SMALL = StoreConfig(

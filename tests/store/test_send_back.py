@@ -21,15 +21,15 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
+from rocketflow_store.delivery.requeue.bulk_send_back import send_back_many
+from rocketflow_store.delivery.requeue.client_resend import put_client_resend
+from rocketflow_store.delivery.requeue.ledger import ledger
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
 from rocketflow_store.model.message import PROPERTY_CRC32, SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import decode_offset_msg_id
-from rocketflow_store.retry.bulk_send_back import send_back_many
-from rocketflow_store.retry.client_resend import put_client_resend
-from rocketflow_store.retry.ledger import ledger
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
 from tests.conftest import GOLDEN
 
 SMALL = StoreConfig(

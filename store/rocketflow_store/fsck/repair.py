@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rocketflow_store.delivery.timer.turns import remake_timer_files
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.files.mapped.mapped_file import MappedFile
@@ -46,7 +47,6 @@ from rocketflow_store.recovery.derived_state import believed_record
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
-from rocketflow_store.timer.turns import remake_timer_files
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.claimed_places import (

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
@@ -45,7 +46,6 @@ from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
-from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,

@@ -8,7 +8,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.retry.requeue_run import RequeueRequest, begin_run
+from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, begin_run
 
 INTO_STORE = ("--queues", "--share", "--hold-store")
 INTO_KAFKA = ("--by-key", "--create-topics", "--origin-headers", "--progress-topic")

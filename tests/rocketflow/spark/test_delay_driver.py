@@ -18,11 +18,11 @@ from rocketflow.spark.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkCommitError
 from rocketflow_store.commits.staged_part import load
+from rocketflow_store.delivery.delay.delivery import DelayDelivery, deliver_due
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreLockedError
-from rocketflow_store.schedule.delivery import DelayDelivery, deliver_due
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

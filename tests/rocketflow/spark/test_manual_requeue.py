@@ -22,11 +22,11 @@ from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.requeue_job import main
 from rocketflow.spark.requeue_where import Chooser, WhereError
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.requeue.requeue_choice import NoOriginError, windows
+from rocketflow_store.delivery.requeue.requeue_run import RequeueMismatchError, RequeueRequest
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.files import lock
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.retry.requeue_choice import NoOriginError, windows
-from rocketflow_store.retry.requeue_run import RequeueMismatchError, RequeueRequest
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msgs_back
 from tests.reliability.trials import COMMAND_LINE, environment
 
 pytestmark = pytest.mark.spark
@@ -379,7 +379,7 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
 
 
 def test_windows_cover_all_and_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketflow_store.retry.requeue_choice.WINDOW_OFFSETS", 10)
+    monkeypatch.setattr("rocketflow_store.delivery.requeue.requeue_choice.WINDOW_OFFSETS", 10)
     assert list(windows({})) == []
     found = list(windows({0: (5, 9), 1: (0, 3), 2: (0, 17), 3: (4, 4)}))
     assert found == [{0: (5, 9), 1: (0, 3), 2: (0, 3)}, {2: (3, 13)}, {2: (13, 17)}]

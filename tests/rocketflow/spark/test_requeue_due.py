@@ -18,9 +18,9 @@ from rocketflow.spark import requeue_job
 from rocketflow.spark.requeue_arguments import parse_arguments
 from rocketflow.spark.requeue_job import main, run_with_spark
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock, SystemClock
-from rocketflow_store.retry.send_back import SendBack, consumer_send_msgs_back
 from tests.reliability.trials import COMMAND_LINE, environment
 
 pytestmark = pytest.mark.spark

@@ -13,10 +13,10 @@ from rocketflow.job_errors import exit_code_of
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.schedule.delivery import deliver_due
 from tests.rocketflow.spark.stores import append, numbered
 
 if TYPE_CHECKING:

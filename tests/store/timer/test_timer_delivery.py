@@ -13,19 +13,19 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.commits.progress_commit import ProgressMovedError
+from rocketflow_store.delivery.timer import timer_delivery
+from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
+from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
+from rocketflow_store.delivery.timer.timer_log import TimerLog
+from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
+from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
-from rocketflow_store.timer import timer_delivery
-from rocketflow_store.timer.deliver_due import deliver_due_timers
-from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
-from rocketflow_store.timer.timer_delivery import TimerDelivery
-from rocketflow_store.timer.timer_log import TimerLog
-from rocketflow_store.timer.timer_message_service import TimerMessageService
-from rocketflow_store.timer.timer_wheel import TimerWheel
 from tests.reliability.trials import LEVEL, seeds
 from tests.store.timer.worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
 

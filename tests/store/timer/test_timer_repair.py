@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow_store.delivery.timer.timer_checkpoint import (
+    TimerCheckpoint,
+    read_timer_checkpoint,
+    write_timer_checkpoint,
+)
+from rocketflow_store.delivery.timer.timer_log import TIMER_UNIT_SIZE
+from rocketflow_store.delivery.timer.timer_wheel import WHEEL_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint, write_timer_checkpoint
-from rocketflow_store.timer.timer_log import TIMER_UNIT_SIZE
-from rocketflow_store.timer.timer_wheel import WHEEL_SIZE
 from tests.store.timer.worlds import HOUR, SECOND, START, World
 
 

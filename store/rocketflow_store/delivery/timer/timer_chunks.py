@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.delivery.timer.timer_rows import real_places
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.model.message import (
     PROPERTY_TIMER_DEQUEUE_MS,
@@ -16,15 +17,14 @@ from rocketflow_store.model.message import (
     TIMER_TOPIC,
 )
 from rocketflow_store.records.encoding.reput import reput
-from rocketflow_store.timer.timer_rows import real_places
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from rocketflow_store.delivery.timer.timer_rows import TimerRows
     from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.timer.timer_rows import TimerRows
 
     Ints = npt.NDArray[np.int64]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
+from rocketflow_store.delivery.timer.turns import turns_of
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.timer.timer_delivery import TimerDelivery
-from rocketflow_store.timer.turns import turns_of
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from rocketflow_store.delivery.timer.timer_commits import TimerCounts
     from rocketflow_store.engine.message_store import MessageStore
-    from rocketflow_store.timer.timer_commits import TimerCounts
 
 _STEPS_A_TICK: Final = 10
 

@@ -11,15 +11,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
-from rocketflow_store.model.message import PROPERTY_DELAY
-from rocketflow_store.retry.retry_topics import (
+from rocketflow_store.delivery.requeue.retry_topics import (
     DLQ_QUEUE_NUMS,
     PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_RECONSUME_TIME,
     dlq_topic,
     group_of_retry_topic,
 )
+from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
+from rocketflow_store.model.message import PROPERTY_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

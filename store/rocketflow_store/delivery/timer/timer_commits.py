@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from isal.isal_zlib import crc32
 
-from rocketflow_store.timer.placement import TimerProgress, decode_progress
+from rocketflow_store.delivery.timer.placement import TimerProgress, decode_progress
 
 if TYPE_CHECKING:
+    from rocketflow_store.delivery.timer.timer_rows import TimerReads
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.timer.timer_rows import TimerReads
 
 TIMER_SINK_ID: Final = "rmq_sys_timer"
 

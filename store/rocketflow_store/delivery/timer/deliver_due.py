@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.delivery.timer.due_messages import Selection, blocks_of, copies_among, superseded
+from rocketflow_store.delivery.timer.foreign_deliveries import foreign_deliveries
+from rocketflow_store.delivery.timer.placement import is_done, tick_of
+from rocketflow_store.delivery.timer.timer_commits import TIMER_SINK_ID, TimerCounts, precisions, progress_of
+from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
+from rocketflow_store.delivery.timer.turns import my_turn
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message import PROPERTY_UNIQ_KEY, TIMER_TOPIC
-from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
-from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
-from rocketflow_store.timer.placement import is_done, tick_of
-from rocketflow_store.timer.timer_commits import TIMER_SINK_ID, TimerCounts, precisions, progress_of
-from rocketflow_store.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
-from rocketflow_store.timer.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.timer.timer_rows import TimerReads
+    from rocketflow_store.delivery.timer.timer_rows import TimerReads
 
 _MOST_STEPS: Final = 1_000
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.delivery.delay.positions import Positions, file_lags, find_positions
+from rocketflow_store.delivery.delay.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.topic_names import RETRY_PREFIX
-from rocketflow_store.schedule.positions import Positions, file_lags, find_positions
-from rocketflow_store.schedule.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from rocketflow_store.timer.timer_delivery import TimerDelivery
+from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

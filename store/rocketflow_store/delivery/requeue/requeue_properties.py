@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
-from rocketflow_store.retry.retry_topics import (
+from rocketflow_store.delivery.requeue.retry_topics import (
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_MAX_RECONSUME_TIMES,
@@ -18,6 +17,7 @@ from rocketflow_store.retry.retry_topics import (
     PROPERTY_RECONSUME_TIME,
     PROPERTY_RETRY_TOPIC,
 )
+from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 PROPERTY_REQUEUE_RUN_ID: Final = "REQUEUE_RUN_ID"
 PROPERTY_REQUEUE_ORIGIN_TOPIC: Final = "REQUEUE_ORIGIN_TOPIC"

@@ -17,6 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rocketflow_store.delivery.requeue.retry_topics import (
+    DLQ_QUEUE_NUMS,
+    FIRST_RETRY_LEVEL,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
 from rocketflow_store.model.errors import MessageNotFoundError
 from rocketflow_store.model.message import (
     PROPERTY_DELAY,
@@ -27,16 +37,6 @@ from rocketflow_store.model.message import (
     Message,
 )
 from rocketflow_store.records.arrow.hashing import splitmix64
-from rocketflow_store.retry.retry_topics import (
-    DLQ_QUEUE_NUMS,
-    FIRST_RETRY_LEVEL,
-    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
-    PROPERTY_DLQ_ORIGIN_TOPIC,
-    PROPERTY_ORIGIN_MESSAGE_ID,
-    PROPERTY_RETRY_TOPIC,
-    dlq_topic,
-    retry_topic,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rocketflow_store.commits.batch_commit import commit_at, commit_places
+from rocketflow_store.delivery.timer.timer_rows import born_timestamps, identities
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.model.errors import StoreError, UnreadableError
@@ -26,13 +27,12 @@ from rocketflow_store.model.message import (
 )
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers
-from rocketflow_store.timer.timer_rows import born_timestamps, identities
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from rocketflow_store.delivery.timer.timer_rows import TimerReads
     from rocketflow_store.files.mapped.mapped_file import MappedFile
-    from rocketflow_store.timer.timer_rows import TimerReads
 
 _NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()
 _BLOCK: Final = 4 << 20

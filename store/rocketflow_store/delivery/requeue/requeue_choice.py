@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.retry.requeue_run import Queues
+    from rocketflow_store.delivery.requeue.requeue_run import Queues
 
 WINDOW_OFFSETS: Final = 1 << 20
 """Source offsets that are looked at at a time: what is kept of them is bounded."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.timer.timer_rows import TimerRows
+    from rocketflow_store.delivery.timer.timer_rows import TimerRows
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -10,19 +10,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketflow_store.delivery.timer.timer_rows import (
+    TimerRows,
+    born_timestamps,
+    identities,
+    recall_names,
+    rows_of_units,
+)
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.model.message import PROPERTY_TIMER_DEL_UNIQKEY
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.decoding.decode import RecordColumns
-from rocketflow_store.timer.timer_rows import TimerRows, born_timestamps, identities, recall_names, rows_of_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from rocketflow_store.delivery.timer.timer_rows import TimerReads
     from rocketflow_store.records.decoding.properties import PropertySegments
-    from rocketflow_store.timer.timer_rows import TimerReads
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -18,24 +18,30 @@ from isal.isal_zlib import crc32
 
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.model.errors import CorruptRecordError, StoreError
-from rocketflow_store.model.message import (
-    TIMER_TOPIC,
+from rocketflow_store.delivery.timer.due_messages import Selection, blocks_of, copies_among, superseded
+from rocketflow_store.delivery.timer.foreign_deliveries import foreign_deliveries
+from rocketflow_store.delivery.timer.placement import TimerProgress, is_done, is_passed, placed, tick_of
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
+from rocketflow_store.delivery.timer.timer_chunks import delivered_chunk, rolled_chunk
+from rocketflow_store.delivery.timer.timer_commits import (
+    TIMER_SINK_ID,
+    TimerCounts,
+    commit_mark,
+    precisions,
+    progress_of,
 )
-from rocketflow_store.timer.due_messages import Selection, blocks_of, copies_among, superseded
-from rocketflow_store.timer.foreign_deliveries import foreign_deliveries
-from rocketflow_store.timer.placement import TimerProgress, is_done, is_passed, placed, tick_of
-from rocketflow_store.timer.timer_checkpoint import read_timer_checkpoint
-from rocketflow_store.timer.timer_chunks import delivered_chunk, rolled_chunk
-from rocketflow_store.timer.timer_commits import TIMER_SINK_ID, TimerCounts, commit_mark, precisions, progress_of
-from rocketflow_store.timer.timer_files import TimerFiles
-from rocketflow_store.timer.timer_log import DELETE, ROLL
-from rocketflow_store.timer.timer_rows import (
+from rocketflow_store.delivery.timer.timer_files import TimerFiles
+from rocketflow_store.delivery.timer.timer_log import DELETE, ROLL
+from rocketflow_store.delivery.timer.timer_rows import (
     TIMER_QUEUE_ID,
     TimerRows,
     born_timestamps,
     identities,
     read_timer_rows,
+)
+from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.message import (
+    TIMER_TOPIC,
 )
 
 if TYPE_CHECKING:

@@ -17,6 +17,16 @@ import pyarrow.compute as pc
 
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.delivery.requeue.retry_topics import (
+    DLQ_QUEUE_NUMS,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
+from rocketflow_store.delivery.requeue.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
 from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
@@ -33,26 +43,16 @@ from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.records.encoding.reput import reput
-from rocketflow_store.retry.retry_topics import (
-    DLQ_QUEUE_NUMS,
-    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
-    PROPERTY_DLQ_ORIGIN_TOPIC,
-    PROPERTY_ORIGIN_MESSAGE_ID,
-    PROPERTY_RETRY_TOPIC,
-    dlq_topic,
-    retry_topic,
-)
-from rocketflow_store.retry.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from rocketflow_store.delivery.requeue.send_back import SendBack
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.retry.send_back import SendBack
 
     Ints = npt.NDArray[np.int64]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.delivery.delay.delivery import DelayDelivery
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.model.errors import StoreClosedError
 from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.schedule.delivery import DelayDelivery
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

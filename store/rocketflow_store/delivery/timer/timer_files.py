@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from isal.isal_zlib import crc32
 
+from rocketflow_store.delivery.timer.placement import placed
+from rocketflow_store.delivery.timer.timer_checkpoint import (
+    TimerCheckpoint,
+    read_timer_checkpoint,
+    write_timer_checkpoint,
+)
+from rocketflow_store.delivery.timer.timer_log import DELETE, MAGIC, ROLL, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE, TimerLog
+from rocketflow_store.delivery.timer.timer_rows import TimerRows
+from rocketflow_store.delivery.timer.timer_wheel import TICKS_OF_A_WHEEL, TimerWheel
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import int64_field
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.telemetry import events
-from rocketflow_store.timer.placement import placed
-from rocketflow_store.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint, write_timer_checkpoint
-from rocketflow_store.timer.timer_log import DELETE, MAGIC, ROLL, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE, TimerLog
-from rocketflow_store.timer.timer_rows import TimerRows
-from rocketflow_store.timer.timer_wheel import TICKS_OF_A_WHEEL, TimerWheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

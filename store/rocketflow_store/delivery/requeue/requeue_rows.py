@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
-from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
-from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
-from rocketflow_store.records.arrow.gather import constant_string, int_array
-from rocketflow_store.records.arrow.hashing import string_hashes
-from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
-from rocketflow_store.records.encoding.reput import reput
-from rocketflow_store.retry.requeue_properties import (
+from rocketflow_store.delivery.requeue.requeue_properties import (
     BOOKKEEPING,
     PROPERTY_REQUEUE_ORIGIN_MSG_ID,
     PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
@@ -24,6 +17,13 @@ from rocketflow_store.retry.requeue_properties import (
     PROPERTY_REQUEUE_ORIGIN_TOPIC,
     PROPERTY_REQUEUE_RUN_ID,
 )
+from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
+from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
+from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
+from rocketflow_store.records.arrow.gather import constant_string, int_array
+from rocketflow_store.records.arrow.hashing import string_hashes
+from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
+from rocketflow_store.records.encoding.reput import reput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

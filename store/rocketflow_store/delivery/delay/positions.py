@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from rocketflow_store.delivery.delay.redelivery import ScheduleReads, due_units, levels_of, why_not
 from rocketflow_store.metadata.config_files.json_fields import offset_map
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message import (
@@ -31,7 +32,6 @@ from rocketflow_store.model.message import (
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
-from rocketflow_store.schedule.redelivery import ScheduleReads, due_units, levels_of, why_not
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rocketflow_store.delivery.requeue.requeue_properties import (
+    PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
+    PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET,
+    PROPERTY_REQUEUE_RUN_ID,
+)
+from rocketflow_store.delivery.requeue.requeue_run import KIND
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.metadata.native.commit_envelope import (
     COMMIT_QUEUE_ID,
@@ -21,21 +27,15 @@ from rocketflow_store.metadata.native.commit_envelope import (
 from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers
-from rocketflow_store.retry.requeue_properties import (
-    PROPERTY_REQUEUE_ORIGIN_QUEUE_ID,
-    PROPERTY_REQUEUE_ORIGIN_QUEUE_OFFSET,
-    PROPERTY_REQUEUE_RUN_ID,
-)
-from rocketflow_store.retry.requeue_run import KIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.store_reader import StoreReader
-    from rocketflow_store.retry.requeue_run import RequeueRequest
 
     Ints = npt.NDArray[np.int64]
 

@@ -1,0 +1,1 @@
+"""Stored messages stored once more, each once: delay levels, timers, requeues."""
