@@ -572,7 +572,7 @@ def dump(
 
     Ends with 3 where a part of it is damaged: the line that stands there says why.
     """
-    from rocketflow_store.dump import dump_file
+    from rocketflow_store.fsck.dump_file import dump_file
 
     damaged = False
     for fields in dump_file(file):

@@ -17,7 +17,7 @@ from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.delivery.timer.timer_log import DELETE, ROLL, TimerLog
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
-from rocketflow_store.dump import dump_file, kind_of
+from rocketflow_store.fsck.dump_file import dump_file, kind_of
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import TIMER_TOPIC
 from tests.conftest import GOLDEN
