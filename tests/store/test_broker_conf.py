@@ -108,7 +108,7 @@ def test_store_config_takes_the_file(tmp_path: Path) -> None:
 
 
 def test_every_known_key_has_one_type() -> None:
-    from rocketflow_store.settings.loader import broker_conf_keys as keys
+    from rocketflow_store.settings import broker_conf_keys as keys
 
     kinds = [keys.BOOLEAN_KEYS, keys.INT_KEYS, keys.LONG_KEYS, keys.FLOAT_KEYS, keys.TEXT_KEYS, set(keys.CHOICE_KEYS)]
     assert sum(len(kind) for kind in kinds) == len(KNOWN_KEYS) > 400

@@ -13,8 +13,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.settings import broker_conf_keys as keys
 from rocketflow_store.settings.broker_conf import KNOWN_KEYS, parse_broker_conf, typed_value
-from rocketflow_store.settings.loader import broker_conf_keys as keys
 from rocketflow_store.settings.store_config import StoreConfig
 from tests.maven import JarsNotFetchedError, fetch_jars
 

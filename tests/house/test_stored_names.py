@@ -1,0 +1,165 @@
+"""Names that users have stored or scripted: a change of the code's layout changes none of them.
+
+`stored_names.txt` lists them, one a line. After a deliberate change write it anew:
+`python -m tests.house.test_stored_names`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import json
+import re
+import sys
+import tarfile
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+ROOT: Final = Path(__file__).parents[2]
+LIST: Final = Path(__file__).with_name("stored_names.txt")
+GOLDEN: Final = ROOT / "tests" / "golden"
+OPTION_TUPLES: Final = {"SOURCE_OPTIONS", "SINK_OPTIONS"}
+LITERALS: Final = {
+    "event code": re.compile(r"RF-[A-Z-]+\Z"),
+    "sink id or system topic": re.compile(r"(rmq_sys_\w+|kafka-bridge:|requeue:|quality:|txn\.|write\.)"),
+    "message property": re.compile(r"(ORIGIN|QUALITY|KAFKA|REQUEUE)_[A-Z_]+\Z"),
+    "environment variable": re.compile(r"ROCKETFLOW_[A-Z_]*\Z"),
+}
+"""What a string constant of the product is by its form; those of docstrings do not match."""
+COMMANDS: Final = (
+    "store info STORE",
+    "store info STORE --sizes",
+    "store topics STORE",
+    "store groups STORE",
+    "store verify STORE",
+    "store rebuild STORE --dry-run",
+    "store ledger STORE",
+    "store recover STORE",
+    "store clean STORE --dry-run",
+    "store dump STORE/config/topics.json",
+    "version",
+    "doctor",
+)
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the module name and syntax tree of each of the product's files."""
+    for base, folder in ((ROOT / "store", "rocketflow_store"), (ROOT, "rocketflow")):
+        for path in sorted((base / folder).rglob("*.py")):
+            name = ".".join(path.relative_to(base).with_suffix("").parts)
+            yield name.removesuffix(".__init__"), ast.parse(path.read_text())
+
+
+def names_in_source() -> Iterator[str]:
+    """Yield loggers, event codes, sink ids, properties, variables, options and Airflow's classes."""
+    for module, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for kind, pattern in LITERALS.items():
+                    if found := pattern.match(node.value):
+                        yield f"{kind} {found[0]}"
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger") and node.args:
+                told = node.args[0]
+                if isinstance(told, ast.Constant) or ast.unparse(told) == "__name__":
+                    yield f"logger {told.value if isinstance(told, ast.Constant) else module}"
+            elif isinstance(node, ast.ClassDef) and module.startswith("rocketflow.airflow."):
+                yield f"Airflow class {module}.{node.name}"
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in OPTION_TUPLES:
+                source = getattr(importlib.import_module(module), ast.unparse(node.target))
+                yield from (f"Spark option {ast.unparse(node.target)[:-8].lower()} {one}" for one in source)
+
+
+def names_of_files() -> Iterator[str]:
+    """Yield entry points and the paths of jobs and DAGs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for group, points in {"console": project["scripts"], **project["entry-points"]}.items():
+        yield from (f"entry point {group} {name} = {target}" for name, target in points.items())
+    for folder in ("jobs", "airflow_dags"):
+        yield from (f"file {path.relative_to(ROOT)}" for path in (ROOT / folder).glob("*.py"))
+
+
+def commands(command: click.Command, name: str) -> Iterator[str]:
+    """Yield each command below `command`, with its arguments and options."""
+    for one in command.params:
+        yield from (f"option {name} {flag}" for flag in (*one.opts, *one.secondary_opts))
+    for sub, child in getattr(command, "commands", {}).items():
+        yield f"command {name} {sub}"
+        yield from commands(child, f"{name} {sub}")
+
+
+def names_of_settings() -> Iterator[str]:
+    """Yield the commands with their options, the fields of StoreConfig and what the doors export."""
+    from dataclasses import fields
+
+    import typer
+
+    import rocketflow_store
+    from rocketflow.cli.app import app
+
+    yield from commands(typer.main.get_command(app), "rocketflow")
+    yield from (f"setting {one.name}" for one in fields(rocketflow_store.StoreConfig))
+    yield from (f"export rocketflow_store {name}" for name in rocketflow_store.__all__)
+
+
+def keys(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of each key in a JSON value; keys that are names of topics or queues are left out."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "properties":
+                yield f"{path}.{key}"
+            elif re.fullmatch(r"[a-z][A-Za-z]*", key):
+                yield f"{path}.{key}"
+                yield from keys(inner, f"{path}.{key}")
+            else:
+                yield from keys(inner, f"{path}.*")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner, path)
+
+
+def names_in_output() -> Iterator[str]:
+    """Yield the keys of the JSON that the store commands print."""
+    from rocketflow.cli.app import run
+
+    with tempfile.TemporaryDirectory() as temporary:
+        store, crashed = Path(temporary) / "store", Path(temporary) / "crashed"
+        for golden, copy in (("features-53", store), ("crash-53-kill9", crashed)):
+            copy.mkdir()
+            with tarfile.open(GOLDEN / golden / "store.tar.xz") as archive:
+                archive.extractall(copy, filter="data")
+        for path in (store, crashed):
+            for line in COMMANDS:
+                words = line.replace("STORE", str(path)).split()
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+                    run([*words, "--json"])
+                name = " ".join(words[:2])
+                for text in out.getvalue().splitlines():
+                    if text.startswith(("{", "[")):
+                        yield from (f"JSON {name}: {one[1:]}" for one in keys(json.loads(text)))
+
+
+def stored_names() -> list[str]:
+    """Return all names, each once, in order."""
+    found = {*names_in_source(), *names_of_files(), *names_of_settings(), *names_in_output()}
+    return sorted(found)
+
+
+def test_stored_and_scripted_names_are_those_of_the_list() -> None:
+    listed, found = LIST.read_text().splitlines(), stored_names()
+    assert not [one for one in listed if one not in set(found)], "names that users have are gone"
+    assert not [one for one in found if one not in set(listed)], f"add new names: python -m {__spec__.name}"
+
+
+if __name__ == "__main__":
+    LIST.write_text("".join(f"{one}\n" for one in stored_names()))
+    sys.stdout.write(f"{LIST}\n")
