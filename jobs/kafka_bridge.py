@@ -2,8 +2,8 @@
 
 import sys
 
-from rocketflow.job_entry import run_job
 from rocketflow.kafka.bridge_job import main
+from rocketflow.process.job_entry import run_job
 
 if __name__ == "__main__":
     sys.exit(run_job(main))

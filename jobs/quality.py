@@ -2,7 +2,7 @@
 
 import sys
 
-from rocketflow.job_entry import run_job
+from rocketflow.process.job_entry import run_job
 from rocketflow.quality.quality_job import main
 
 if __name__ == "__main__":

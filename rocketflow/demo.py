@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.child_process import run_child
 from rocketflow.errors import RocketFlowError, UsageError
-from rocketflow.stop_signals import stop_waits
+from rocketflow.process.child_process import run_child
+from rocketflow.process.stop_signals import stop_waits
 from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:

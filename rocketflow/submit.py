@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow.child_process import run_child
 from rocketflow.errors import UsageError
-from rocketflow.stderr import with_stderr
+from rocketflow.process.child_process import run_child
+from rocketflow.process.stderr import with_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

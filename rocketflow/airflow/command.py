@@ -22,7 +22,7 @@ STOP_S: Final = 12.0
 """A command has ten seconds to stop in order."""
 _POLL_S: Final = 0.05
 _LAST_LINES: Final = 5
-_TIED: Final = Path(__file__).parents[1] / "tied_process.py"
+_TIED: Final = Path(__file__).parents[1] / "process" / "tied_process.py"
 
 
 class RunningCommand:

@@ -7,8 +7,8 @@ import sys
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and an exit code."""
-    from rocketflow.stdout import finished
-    from rocketflow.stop_signals import StoppedError, stop_in_order
+    from rocketflow.process.stdout import finished
+    from rocketflow.process.stop_signals import StoppedError, stop_in_order
 
     stop_in_order()  # before what takes its time to load
     try:

@@ -9,7 +9,7 @@ import typer
 
 from rocketflow.cli.parameters import ConfigOption, JsonOption, PathArgument, emit, load_config, open_reader
 from rocketflow.cli.tables import print_table
-from rocketflow.times import iso_time
+from rocketflow.process.times import iso_time
 
 _TIMES = ("beginTimestamp", "endTimestamp")
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketflow import logging_setup
 from rocketflow.cli import failures
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.store_commands import store_app
-from rocketflow.printable import printable
+from rocketflow.process import logging_setup
+from rocketflow.process.printable import printable
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
 _COMPLETE = "_ROCKETFLOW_COMPLETE"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.stop_signals import stop_waits
-from rocketflow.times import parse_time
+from rocketflow.process.stop_signals import stop_waits
+from rocketflow.process.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from rocketflow.errors import RocketFlowError
-from rocketflow.printable import printable
-from rocketflow.stdout import drop
-from rocketflow.stop_signals import StoppedError
+from rocketflow.process.printable import printable
+from rocketflow.process.stdout import drop
+from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:

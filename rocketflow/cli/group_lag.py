@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
+from rocketflow.process.nearest import did_you_mean
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.reading.queue_figures import record_bytes, stored_at
 

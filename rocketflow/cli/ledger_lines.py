@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
-from rocketflow.times import iso_time
+from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import enum
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.times import iso_time
+from rocketflow.process.times import iso_time
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketflow.cli.message_rows import BodyForm
-from rocketflow.times import parse_time
+from rocketflow.process.times import parse_time
 
 if TYPE_CHECKING:
     from rocketflow_store import StoreConfig, StoreReader

@@ -42,8 +42,8 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init /data/s --topic flights"""
-    from rocketflow.arguments import key_values
     from rocketflow.errors import UsageError
+    from rocketflow.process.arguments import key_values
     from rocketflow.quality.profile import draft_suite
 
     if of_store is not None and topic is None:
@@ -108,7 +108,7 @@ def check(
 
     Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
     """
-    from rocketflow.arguments import key_values
+    from rocketflow.process.arguments import key_values
     from rocketflow.quality.range_check import RangeCheck
 
     options, body_options = key_values("--option", option or []), key_values("--body-option", body_option or [])
@@ -130,7 +130,7 @@ def check(
 
 def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.errors import RocketFlowError
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
     from rocketflow.quality.range_check import check_range, preflight
     from rocketflow.quality.session import quality_session
     from rocketflow_store.model.errors import StoreError
@@ -166,7 +166,7 @@ def results(
 ) -> None:
     """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
     from rocketflow.errors import UsageError
-    from rocketflow.nearest import did_you_mean
+    from rocketflow.process.nearest import did_you_mean
     from rocketflow.quality.results import read_results
     from rocketflow_store import StoreConfig, StoreReader
 

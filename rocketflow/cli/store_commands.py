@@ -28,8 +28,8 @@ from rocketflow.cli.parameters import (
 from rocketflow.cli.store_info import lost_queues_hint
 from rocketflow.cli.tables import Table, print_table
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
-from rocketflow.printable import printable
+from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

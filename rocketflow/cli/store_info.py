@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.times import iso_time
+from rocketflow.process.times import iso_time
 from rocketflow_store.reading.queue_figures import queue_size
 
 if TYPE_CHECKING:

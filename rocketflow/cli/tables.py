@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.printable import printable
+from rocketflow.process.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

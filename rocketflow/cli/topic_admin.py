@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
+from rocketflow.process.nearest import did_you_mean
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, MAX_QUEUE_NUMS, PERM_READ, PERM_WRITE, SIMPLE_CQ
 from rocketflow_store.model.errors import MessageRejectedError

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
+from rocketflow.process.stderr import is_submitted
+from rocketflow.process.stop_signals import StoppedError
 from rocketflow.spark.checkpoint import checkpoint_argument
-from rocketflow.stderr import is_submitted
-from rocketflow.stop_signals import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _EXAMPLE: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line; the exit code is one of README's table."""
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
 
     parser = BridgeParser(
         prog="rocketflow submit kafka_bridge",

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.arguments import key_value
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError
 from rocketflow.kafka.secrets_hidden import HIDDEN, SECRET_NAME, Secrets
+from rocketflow.process.arguments import key_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

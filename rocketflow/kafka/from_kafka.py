@@ -23,7 +23,7 @@ from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of
 from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.store_port import StorePort, config_of
 from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
-from rocketflow.stop_signals import StoppedError
+from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from rocketflow.kafka.refused_messages import refused_record
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
-from rocketflow.stop_signals import StoppedError
+from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StoreConfig

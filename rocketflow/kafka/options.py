@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
 from rocketflow.kafka.client_options import ClientOptions, parse_options
 from rocketflow.kafka.topic_names import TopicChoice, check_store_name
+from rocketflow.process.arguments import JobParser
 from rocketflow_store.commits.batch_commit import check_sink_id
 
 if TYPE_CHECKING:

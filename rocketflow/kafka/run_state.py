@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.job_timing import timing
-from rocketflow.stop_signals import STOPPING, StoppedError
+from rocketflow.process.job_timing import timing
+from rocketflow.process.stop_signals import STOPPING, StoppedError
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

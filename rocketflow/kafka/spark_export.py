@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from rocketflow.arguments import key_value
 from rocketflow.errors import UsageError
-from rocketflow.job_timing import timing
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
 from rocketflow.kafka.secrets_hidden import Secrets, hidden_in_errors, hide_in_logs
 from rocketflow.kafka.to_kafka import COLUMNS, kafka_rows
+from rocketflow.process.arguments import key_value
+from rocketflow.process.job_timing import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
+from rocketflow.process.nearest import did_you_mean
 from rocketflow.quality.body_options import check_options
 from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted

@@ -10,9 +10,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.arguments import JobParser, key_values
 from rocketflow.errors import UsageError
-from rocketflow.job_timing import timing
+from rocketflow.process.arguments import JobParser, key_values
+from rocketflow.process.job_timing import timing
 from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
@@ -344,7 +344,7 @@ def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
 
     try:
         job = parse_arguments(arguments)

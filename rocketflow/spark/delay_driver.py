@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.job_timing import timing
+from rocketflow.process.job_timing import timing
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from rocketflow.errors import UsageError
-from rocketflow.nearest import did_you_mean
+from rocketflow.process.nearest import did_you_mean
 from rocketflow.spark.shared_paths import shared_paths
 from rocketflow.spark.store_opening import open_when_free
 from rocketflow_store.commits.batch_commit import sweep

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from rocketflow.nearest import nearest_name
-from rocketflow.times import TIME_FORM, parse_time
+from rocketflow.process.nearest import nearest_name
+from rocketflow.process.times import TIME_FORM, parse_time
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.model.errors import StoreError
 

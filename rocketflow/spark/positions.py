@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from rocketflow.nearest import did_you_mean
+from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.times import iso_time
 from rocketflow.spark.option_values import OptionError, bad_value_error
 from rocketflow.spark.options import EARLIEST, LATEST, PositionChoice, PositionKind
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey
-from rocketflow.times import iso_time
 
 OffsetByTime = Callable[[QueueKey, int], int]
 """(queue, ms) -> first offset stored at or after; the queue's end where there is none."""

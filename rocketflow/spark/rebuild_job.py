@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow.arguments import JobParser
-from rocketflow.job_timing import timing
+from rocketflow.process.arguments import JobParser
+from rocketflow.process.job_timing import timing
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.remote import is_uri
 from rocketflow_store.format.derived_profile import PROFILES
@@ -138,7 +138,7 @@ def _print_progress() -> Progress:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
 
     try:
         result = run_in_own_session(parse_arguments(arguments))

@@ -7,9 +7,9 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.arguments import JobParser
 from rocketflow.errors import UsageError
-from rocketflow.times import TIME_FORM, parse_time
+from rocketflow.process.arguments import JobParser
+from rocketflow.process.times import TIME_FORM, parse_time
 from rocketflow_store.delivery.delay.redelivery import HALF_TOPIC
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, check_run_id
 from rocketflow_store.model.clock import SystemClock

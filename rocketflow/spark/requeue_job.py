@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.job_timing import timing
-from rocketflow.printable import printable
+from rocketflow.process.job_timing import timing
+from rocketflow.process.printable import printable
 from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.files.lock import lock_holder, when_free
@@ -136,7 +136,7 @@ def main_without_spark(arguments: Sequence[str]) -> int | None:
 
 
 def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str, Any], int] | None]) -> int | None:
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
 
     began, job = time.monotonic(), None
     try:

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketflow.nearest import nearest_name
+from rocketflow.process.nearest import nearest_name
 from rocketflow_store.model.errors import StoreError, UnknownColumnError
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 

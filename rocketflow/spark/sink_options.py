@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.nearest import nearest_name
+from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow.spark.options import given_settings, parse_stores
 from rocketflow_store.commits.batch_commit import check_sink_id

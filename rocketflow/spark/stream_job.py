@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.arguments import JobParser, key_values
-from rocketflow.job_timing import timing
+from rocketflow.process.arguments import JobParser, key_values
+from rocketflow.process.job_timing import timing
 from rocketflow.spark.checkpoint import checkpoint_argument
 from rocketflow.spark.delivered_properties import without_delays
 from rocketflow.spark.job_options import job_sink_options, job_source_options
@@ -139,7 +139,7 @@ def preflight(job: StreamJob) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.job_errors import exit_code_of
+    from rocketflow.process.job_errors import exit_code_of
 
     try:
         job = parse_arguments(arguments)

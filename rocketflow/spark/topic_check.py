@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rocketflow.nearest import nearest_name
+from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store import StoreReader

@@ -13,7 +13,7 @@ from rocketflow.cli.app import run
 from rocketflow.errors import RocketFlowError
 from rocketflow.kafka.progress_mark import decode_mark
 from rocketflow.kafka.to_store import _held
-from rocketflow.logging_setup import VARIABLE
+from rocketflow.process.logging_setup import VARIABLE
 from rocketflow.quality.body_schema import _of_json_schema
 from rocketflow.quality.results import RESULT_TOPIC, _fields_of
 from rocketflow.quality.suite import load_suite

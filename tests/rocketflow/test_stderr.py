@@ -12,7 +12,7 @@ import pytest
 # what `rocketflow submit` does around spark-submit; a shell joins the job's stderr to stdout, as the JVM does
 PARENT = """
 import os, subprocess, sys
-from rocketflow.stderr import with_stderr
+from rocketflow.process.stderr import with_stderr
 environment = with_stderr(os.environ)
 print("parent begins", flush=True)
 job = [sys.executable, "-c", sys.argv[1]]
@@ -21,7 +21,7 @@ print("error: parent ends", file=sys.stderr, flush=True)
 """
 JOB = """
 import sys
-from rocketflow.stderr import own_stderr
+from rocketflow.process.stderr import own_stderr
 own_stderr()
 for number in range(20):
     print(f"progress {number}", file=sys.stderr, flush=True)

@@ -263,11 +263,11 @@ def test_queues_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
     """spark-submit joins the two: what a job says of errors and progress must not be among its results."""
     job = (
-        "import sys; from rocketflow.stderr import own_stderr; "
+        "import sys; from rocketflow.process.stderr import own_stderr; "
         "own_stderr(); print('out'); print('error', file=sys.stderr)"
     )
     submit = (
-        "import os, subprocess, sys; from rocketflow.stderr import with_stderr; "
+        "import os, subprocess, sys; from rocketflow.process.stderr import with_stderr; "
         f"subprocess.run([sys.executable, '-c', {job!r}], env=with_stderr(os.environ), stderr=subprocess.STDOUT)"
     )
     ended = subprocess.run(

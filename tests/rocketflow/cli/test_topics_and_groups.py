@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow.times import iso_time
+from rocketflow.process.times import iso_time
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketflow.job_errors import exit_code_of
+from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark import rebuild_job
 from rocketflow.spark.rebuild_engine import SparkEngine, deal
 from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments

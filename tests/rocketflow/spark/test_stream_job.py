@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from rocketflow.job_errors import exit_code_of
+from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig

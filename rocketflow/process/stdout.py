@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from rocketflow.printable import printable
+from rocketflow.process.printable import printable
 
 EXIT_NOT_WRITTEN = 1
 

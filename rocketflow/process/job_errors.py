@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from rocketflow.errors import RocketFlowError
-from rocketflow.printable import printable
+from rocketflow.process.printable import printable
 from rocketflow_store.model.errors import StoreError
 
 _TOLD_ERROR: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)

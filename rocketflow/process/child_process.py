@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.stop_signals import stop_waits
+from rocketflow.process.stop_signals import stop_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

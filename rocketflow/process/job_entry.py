@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from rocketflow.errors import RocketFlowError
-from rocketflow.job_errors import exit_code_of
-from rocketflow.logging_setup import set_up_logging
-from rocketflow.stderr import is_submitted, own_stderr
-from rocketflow.stdout import finished
-from rocketflow.stop_signals import StoppedError, stop_in_order
-from rocketflow.tied_process import tie_to
+from rocketflow.process.job_errors import exit_code_of
+from rocketflow.process.logging_setup import set_up_logging
+from rocketflow.process.stderr import is_submitted, own_stderr
+from rocketflow.process.stdout import finished
+from rocketflow.process.stop_signals import StoppedError, stop_in_order
+from rocketflow.process.tied_process import tie_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""How a command or job begins, reports, stops and ends."""
