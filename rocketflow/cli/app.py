@@ -146,7 +146,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
 ) -> None:
     """Append 336,776 real flights, stream them through SQL, prove the result. Example: rocketflow demo"""
-    from rocketflow.demo import run_demo
+    from rocketflow.demo.demo import run_demo
 
     raise typer.Exit(run_demo(store=store, directory=directory, as_json=as_json))
 

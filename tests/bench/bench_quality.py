@@ -44,7 +44,7 @@ def run(scale: float) -> Iterator[Figure]:
 
 
 def _compared(spark: SparkSession, home: Path, batch: int, total: int, warm_up: int) -> Iterator[Figure]:
-    from rocketflow.flights import as_messages, load_flights
+    from rocketflow.demo.flights import as_messages, load_flights
 
     source = home / "source"
     with MessageStore.open(source) as store:

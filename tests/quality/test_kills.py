@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from rocketflow.flights import as_messages, load_flights
+from rocketflow.demo.flights import as_messages, load_flights
 from rocketflow.quality.quality_job import QualityQuery, parse_arguments, preflight
 from rocketflow.quality.results import read_results
 from rocketflow_store import MessageStore

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from rocketflow.flights import as_messages, load_flights
+from rocketflow.demo.flights import as_messages, load_flights
 from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
 from rocketflow.quality.results import RESULT_TOPIC, read_results

@@ -87,7 +87,7 @@ def _fresh_home(home: Path) -> Path:
 
 
 def _flights(home: Path) -> DemoReport:
-    from rocketflow.flights import as_messages, expected_delays, load_flights
+    from rocketflow.demo.flights import as_messages, expected_delays, load_flights
     from rocketflow_store import MessageStore
 
     path = home / "store"

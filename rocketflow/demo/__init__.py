@@ -1,0 +1,1 @@
+"""The demo: real flights through a stream, with the proof of the result."""
