@@ -16,7 +16,7 @@ def main() -> None:
 
         code = run(sys.argv[1:])
     except StoppedError as stopped:
-        from rocketflow.cli.failures import report
+        from rocketflow.cli.shared.failures import report
 
         code = report(stopped)
     sys.exit(finished(code))

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from rocketflow.cli.parameters import ConfigOption, JsonOption, PathArgument, emit, load_config, open_reader
-from rocketflow.cli.tables import print_table
+from rocketflow.cli.shared.parameters import ConfigOption, JsonOption, PathArgument, emit, load_config, open_reader
+from rocketflow.cli.shared.tables import print_table
 from rocketflow.process.times import iso_time
 
 _TIMES = ("beginTimestamp", "endTimestamp")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rocketflow.cli import failures
-from rocketflow.cli.parameters import time_argument
+from rocketflow.cli.shared import failures
+from rocketflow.cli.shared.parameters import time_argument
 
 if TYPE_CHECKING:
     from rocketflow.quality.range_check import RangeCheck

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rocketflow.cli import failures
 from rocketflow.cli.admin_commands import groups, topics
 from rocketflow.cli.left_out import LeftOut
-from rocketflow.cli.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
-from rocketflow.cli.parameters import (
+from rocketflow.cli.shared import failures
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
+from rocketflow.cli.shared.parameters import (
     BodyOption,
     ConfigOption,
     JsonOption,
@@ -25,8 +25,8 @@ from rocketflow.cli.parameters import (
     open_reader,
     time_argument,
 )
+from rocketflow.cli.shared.tables import Table, print_table
 from rocketflow.cli.store_info import lost_queues_hint
-from rocketflow.cli.tables import Table, print_table
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.printable import printable

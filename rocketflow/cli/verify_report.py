@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.cli.tables import print_table
+from rocketflow.cli.shared.tables import print_table
 from rocketflow_store.fsck.accepted import AcceptedFindings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rocketflow.cli.message_rows import BodyForm
+from rocketflow.cli.shared.message_rows import BodyForm
 from rocketflow.process.times import parse_time
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Options, tables and failures that all commands share."""
