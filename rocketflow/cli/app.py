@@ -12,7 +12,7 @@ import typer
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.shared import failures
-from rocketflow.cli.store_commands import store_app
+from rocketflow.cli.store.store_commands import store_app
 from rocketflow.process import logging_setup
 from rocketflow.process.printable import printable
 

@@ -13,7 +13,7 @@ from rocketflow_store.reading.inner_messages import inner_messages
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from rocketflow.cli.left_out import LeftOut
+    from rocketflow.cli.store.skipped_messages import LeftOut
     from rocketflow_store import MessageExt, StoreReader
 
 _AT_A_TIME: Final = 32

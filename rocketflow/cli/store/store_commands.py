@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rocketflow.cli.admin_commands import groups, topics
-from rocketflow.cli.left_out import LeftOut
 from rocketflow.cli.shared import failures
 from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
 from rocketflow.cli.shared.parameters import (
@@ -26,7 +24,9 @@ from rocketflow.cli.shared.parameters import (
     time_argument,
 )
 from rocketflow.cli.shared.tables import Table, print_table
-from rocketflow.cli.store_info import lost_queues_hint
+from rocketflow.cli.store.admin_commands import groups, topics
+from rocketflow.cli.store.skipped_messages import LeftOut
+from rocketflow.cli.store.store_info import lost_queues_hint
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.printable import printable
@@ -73,7 +73,7 @@ def info(
     config: ConfigOption = None,
 ) -> None:
     """State, topics and bounds of a store; changes nothing. Example: rocketflow store info /data/store --json"""
-    from rocketflow.cli.store_info import store_info, topic_columns, topic_rows
+    from rocketflow.cli.store.store_info import store_info, topic_columns, topic_rows
 
     with open_reader(path, config) as reader:
         found = store_info(reader, sizes=sizes)
@@ -127,7 +127,7 @@ def cat(
     config: ConfigOption = None,
 ) -> None:
     """Messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
-    from rocketflow.cli.cat_messages import Selection, TopicMessages
+    from rocketflow.cli.store.cat_messages import Selection, TopicMessages
 
     if last is not None and most is not None:
         raise typer.BadParameter("--last and --max exclude each other: --last names how many")
@@ -333,7 +333,7 @@ def append(
     config: ConfigOption = None,
 ) -> None:
     """Put JSON lines into a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
-    from rocketflow.cli.append_lines import append_lines
+    from rocketflow.cli.store.append_lines import append_lines
 
     refused = append_lines(path, topic, queue, source, flush == "sync", load_config(config), create=create)
     if refused:
@@ -348,7 +348,7 @@ def recover(
     config: ConfigOption = None,
 ) -> None:
     """What a broker does at start. Example: rocketflow store recover /data/store --dry-run"""
-    from rocketflow.cli.recover_store import recover_store
+    from rocketflow.cli.store.recover_store import recover_store
 
     result = recover_store(path, load_config(config), dry_run=dry_run)
     if as_json:
@@ -371,7 +371,7 @@ def clean(
     config: ConfigOption = None,
 ) -> None:
     """Delete files whose time is over, as a broker does. Example: rocketflow store clean /data/store --dry-run"""
-    from rocketflow.cli.clean_store import clean_store
+    from rocketflow.cli.store.clean_store import clean_store
 
     result = clean_store(path, load_config(config), reserved_hours, dry_run=dry_run)
     if as_json:
@@ -406,7 +406,7 @@ def verify(
     --accept FILE: the first run writes the present findings to FILE, with a digest of their bytes. Later runs print
     those as accepted, and end with 0 where there is no other; --accept-new adds the others.
     """
-    from rocketflow.cli.verify_report import VerifyReport
+    from rocketflow.cli.store.verify_report import VerifyReport
     from rocketflow_store.fsck.repair import repair_store
     from rocketflow_store.fsck.verify import verify_store
 
@@ -471,7 +471,7 @@ def rebuild(
     PATH may be a backup: rocketflow store rebuild "s3://bucket/store?region=eu-west-1" --target /data/restored. Give
     credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
     """
-    from rocketflow.cli.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
+    from rocketflow.cli.store.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
     from rocketflow_store.model.errors import UnknownTopicError
 
     request = request_of(
@@ -522,7 +522,7 @@ def ledger(
     config: ConfigOption = None,
 ) -> None:
     """Who moved which messages, and when. Example: rocketflow store ledger /data/store --run-id fix-7 --json"""
-    from rocketflow.cli.ledger_lines import LEDGER_COLUMNS, ledger_lines, ledger_row
+    from rocketflow.cli.store.ledger_lines import LEDGER_COLUMNS, ledger_lines, ledger_row
 
     table, left_out = Table(LEDGER_COLUMNS), LeftOut()
     with open_reader(path, config) as reader:

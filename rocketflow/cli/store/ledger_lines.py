@@ -11,7 +11,7 @@ from rocketflow.process.times import iso_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow.cli.left_out import LeftOut
+    from rocketflow.cli.store.skipped_messages import LeftOut
     from rocketflow_store import StoreReader
 
 

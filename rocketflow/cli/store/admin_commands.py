@@ -40,7 +40,7 @@ def topics(
     what a broker would: topics.json, the queues, the offsets of groups. Messages of a deleted topic stay in the
     CommitLog until retention removes them.
     """
-    from rocketflow.cli import topic_admin
+    from rocketflow.cli.store import topic_admin
 
     _check_arguments(action, topic, count, queue_type)
     if action == "list" or topic is None:
@@ -77,7 +77,7 @@ def _check_arguments(action: str, topic: str | None, count: int | None, queue_ty
 
 
 def _list(path: str, as_json: bool, config: str | None) -> None:
-    from rocketflow.cli.topic_admin import TOPIC_COLUMNS, list_topics
+    from rocketflow.cli.store.topic_admin import TOPIC_COLUMNS, list_topics
 
     with open_reader(path, config) as reader:
         found = list_topics(reader)
@@ -91,7 +91,7 @@ def _list(path: str, as_json: bool, config: str | None) -> None:
 
 
 def _print_topic(found: dict[str, Any]) -> None:
-    from rocketflow.cli.topic_admin import QUEUE_COLUMNS
+    from rocketflow.cli.store.topic_admin import QUEUE_COLUMNS
 
     for name in ("topic", "writeQueueNums", "readQueueNums", "perm", "order", "queueType", "messages"):
         print(f"{name:<16} {'-' if found[name] is None else found[name]}")
@@ -118,7 +118,7 @@ def groups(
     The lag counts messages, bytes of their records, and how long ago (ms) the oldest of them was stored. What is not
     known prints as a dash, and is null in JSON: a queue that the group never read, or one that lacks units.
     """
-    from rocketflow.cli.group_lag import GROUP_COLUMNS, group_lags
+    from rocketflow.cli.store.group_lag import GROUP_COLUMNS, group_lags
 
     with open_reader(path, config) as reader:
         found = list(group_lags(reader, group, topic, time.time_ns() // 1_000_000))

@@ -1,0 +1,1 @@
+"""`rocketflow store`: look at a store, change it, repair it."""
