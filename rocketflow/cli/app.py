@@ -71,7 +71,7 @@ def _root(
 @app.command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
     """Versions of RocketFlow and what it stands on. Example: rocketflow version --json"""
-    from rocketflow.cli.machine import versions
+    from rocketflow.cli.doctor.doctor import versions
 
     _print_fields(versions(), as_json)
 
@@ -95,7 +95,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     """What of Java, Spark, ports, disk and limits is fine or not. Example: rocketflow doctor"""
     import json
 
-    from rocketflow.cli.machine import examine
+    from rocketflow.cli.doctor.doctor import examine
 
     checks = examine()
     if as_json:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.cli import limits as module
 from rocketflow.cli.app import run
-from rocketflow.cli.limits import Limit, limits
+from rocketflow.cli.doctor import limits as module
+from rocketflow.cli.doctor.limits import Limit, limits
 from rocketflow_store import StoreConfig
 
 NAMES = ["open files", "file size", "locked memory", "memory maps", "swappiness"]

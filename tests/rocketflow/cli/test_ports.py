@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from rocketflow.cli import ports
 from rocketflow.cli.app import run
+from rocketflow.cli.doctor import ports
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:

@@ -84,7 +84,7 @@ def _pandas() -> Check:
 
 
 def _ports() -> Check:
-    from rocketflow.cli.ports import LOOPBACK, ROCKETMQ_PORTS, ports_in_use, why_not_bound
+    from rocketflow.cli.doctor.ports import LOOPBACK, ROCKETMQ_PORTS, ports_in_use, why_not_bound
 
     error = why_not_bound()
     if error is not None:
@@ -109,6 +109,6 @@ def _memory() -> Check:
 
 
 def _limits() -> list[Check]:
-    from rocketflow.cli.limits import limits
+    from rocketflow.cli.doctor.limits import limits
 
     return [Check(one.name, one.ok, one.detail, one.remedy) for one in limits()]

@@ -1,0 +1,1 @@
+"""`rocketflow doctor`: what this machine allows."""
