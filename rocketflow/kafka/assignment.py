@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import clients
 from rocketflow.kafka.claims import Pair, refuse_claimed
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import KafkaUnreachableError, TopicMissingError
 from rocketflow.kafka.options import QUARANTINE
 from rocketflow.kafka.run_state import warn

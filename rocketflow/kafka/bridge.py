@@ -7,7 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from rocketflow.kafka import clients, options
+from rocketflow.kafka import options
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.client_options import require_kafka
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest
 from rocketflow.kafka.secrets_hidden import hidden_in_errors, hide_in_logs

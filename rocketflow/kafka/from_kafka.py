@@ -13,12 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rocketflow.kafka import clients
 from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
-from rocketflow.kafka.batch_consumer import count_of, cut, rows_of, size_of
+from rocketflow.kafka.client import clients
+from rocketflow.kafka.client.batch_consumer import count_of, cut, rows_of, size_of
+from rocketflow.kafka.client.record_batches import BrokenBatchError
 from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError, KafkaUnreachableError
 from rocketflow.kafka.options import CONTINUE
-from rocketflow.kafka.record_batches import BrokenBatchError
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.store_port import StorePort, config_of

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import clients
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.claims import Pair, claims_of_marks, refuse_claimed
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import (
     BridgeError,
     DataLossError,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import clients
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import TopicMissingError
 from rocketflow.kafka.record_sizes import batch_size, client_size
 from rocketflow.kafka.topic_record import id_text

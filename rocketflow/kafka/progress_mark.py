@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.kafka import clients
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import KafkaRefusedError
 from rocketflow_store.files.json_text import parse_json
 
@@ -104,7 +104,7 @@ def read_marks(options: BridgeOptions) -> dict[str, Mark]:
 
 def _take(options: BridgeOptions, polled: list[Any], found: dict[str, Mark]) -> None:
     """Put marks into `found`; KafkaRefusedError where the bridge's own is none, others' that are none are left out."""
-    from rocketflow.kafka.batch_consumer import rows_of
+    from rocketflow.kafka.client.batch_consumer import rows_of
 
     for rows in rows_of(options.progress_topic, 0, polled):
         for at, key in enumerate(rows.keys.to_pylist()):

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
+from rocketflow.kafka.client.partition_rows import HeaderRows
 from rocketflow.kafka.record_sizes import batch_size, header_size
-from rocketflow.kafka.rows import HeaderRows
 from rocketflow.kafka.to_store import Properties, QueueRule, sink_rows
 from rocketflow_store.records.arrow.gather import int_array, values_array
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow.kafka.client.partition_rows import KafkaRows
     from rocketflow.kafka.record_sizes import Header
-    from rocketflow.kafka.rows import KafkaRows
 
     Ints = npt.NDArray[np.int64]
 

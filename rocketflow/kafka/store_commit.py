@@ -27,8 +27,8 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocketflow.kafka.client.partition_rows import KafkaRows
     from rocketflow.kafka.options import BridgeOptions
-    from rocketflow.kafka.rows import KafkaRows
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk

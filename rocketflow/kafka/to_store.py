@@ -23,7 +23,7 @@ from rocketflow_store.records.arrow.gather import constant_string, int_array, va
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rocketflow.kafka.rows import HeaderRows, KafkaRows
+    from rocketflow.kafka.client.partition_rows import HeaderRows, KafkaRows
 
     Rows = npt.NDArray[np.int64]
 

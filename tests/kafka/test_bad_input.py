@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaError, ProducerFencedError
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka.clients import as_bridge_error
+from rocketflow.kafka.client.clients import as_bridge_error
 from rocketflow.kafka.errors import (
     DataLossError,
     FencedBridgeError,

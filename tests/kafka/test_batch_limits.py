@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rocketflow.kafka.batch_consumer import count_of, cut
-from rocketflow.kafka.record_batches import decode_batches
+from rocketflow.kafka.client.batch_consumer import count_of, cut
+from rocketflow.kafka.client.record_batches import decode_batches
 from rocketflow_store import StoreReader
 from rocketflow_store.commits.batch_commit import commit_at, commit_places
 from tests.kafka.bridging import Sent, Topics, bridge, stored

@@ -7,9 +7,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.kafka.batch_consumer import BATCHES_AT_ONCE, RECORDS_AT_ONCE, hand_out_batches
+from rocketflow.kafka.client.batch_consumer import BATCHES_AT_ONCE, RECORDS_AT_ONCE, hand_out_batches
+from rocketflow.kafka.client.connection_failures import connection_failures
 from rocketflow.kafka.client_options import require_kafka
-from rocketflow.kafka.connection_failures import connection_failures
 from rocketflow.kafka.errors import (
     BridgeError,
     FencedBridgeError,
@@ -21,7 +21,7 @@ from rocketflow.kafka.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow.kafka.connection_failures import ConnectionFailures
+    from rocketflow.kafka.client.connection_failures import ConnectionFailures
     from rocketflow.kafka.options import BridgeOptions
 
 _MIB: Final = 1 << 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow.kafka.rows import HeaderRows, KafkaRows
+from rocketflow.kafka.client.partition_rows import HeaderRows, KafkaRows
 from rocketflow_store.records.arrow.gather import gather, int_array, with_validity
 
 if TYPE_CHECKING:

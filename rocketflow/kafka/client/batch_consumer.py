@@ -13,8 +13,8 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.kafka.record_batches import RawBatch, decode_batches
-from rocketflow.kafka.rows import KafkaRows, rows_of_records
+from rocketflow.kafka.client.partition_rows import KafkaRows, rows_of_records
+from rocketflow.kafka.client.record_batches import RawBatch, decode_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

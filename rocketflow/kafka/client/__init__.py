@@ -1,0 +1,1 @@
+"""Kafka's clients: poll, decode and send batches."""
