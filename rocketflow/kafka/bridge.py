@@ -31,7 +31,7 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
             from rocketflow.kafka.from_kafka import KafkaToStore
 
             return KafkaToStore(asked, stop).run()
-        from rocketflow.kafka.from_store import StoreToKafka
+        from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 
         return StoreToKafka(asked, stop).run()
 

@@ -75,7 +75,7 @@ def _run(
     if engine == "spark" and checkpoint is None:
         raise UsageError("--engine spark needs --checkpoint")
     if engine != "kafka-python" and asked.direction == STORE_TO_KAFKA and checkpoint is not None:
-        from rocketflow.kafka import spark_export
+        from rocketflow.kafka.into_kafka import spark_export
 
         done = spark_export.run(asked, checkpoint, connector, required=engine == "spark")
         if done is not None:

@@ -22,7 +22,7 @@ from rocketflow.kafka.errors import (
     TopicNameError,
 )
 from rocketflow.kafka.from_kafka import KafkaToStore
-from rocketflow.kafka.from_store import StoreToKafka
+from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.options import parse
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow_store import Message, MessageStore

@@ -31,13 +31,13 @@ from rocketflow.kafka.errors import (
     TopicMissingError,
     TopicReplacedError,
 )
-from rocketflow.kafka.kafka_topics import TargetTopics
+from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
+from rocketflow.kafka.into_kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
+from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
-from rocketflow.kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.refused_messages import refused_record
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.to_kafka import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.metadata.config_files import ConfigFiles

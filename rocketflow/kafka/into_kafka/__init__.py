@@ -1,0 +1,1 @@
+"""Copy topics of a store into Kafka."""
