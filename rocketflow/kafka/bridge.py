@@ -28,7 +28,7 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
         clients.quiet_log()
     with stop.listening(), hidden_in_errors(asked.client.secrets):
         if asked.direction == options.KAFKA_TO_STORE:
-            from rocketflow.kafka.from_kafka import KafkaToStore
+            from rocketflow.kafka.into_store.copy_in import KafkaToStore
 
             return KafkaToStore(asked, stop).run()
         from rocketflow.kafka.into_kafka.copy_out import StoreToKafka

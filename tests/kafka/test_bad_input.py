@@ -21,8 +21,8 @@ from rocketflow.kafka.errors import (
     TopicMissingError,
     TopicNameError,
 )
-from rocketflow.kafka.from_kafka import KafkaToStore
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
+from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.options import parse
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow_store import Message, MessageStore

@@ -15,7 +15,7 @@ from rocketflow.kafka import property_names as names
 from rocketflow.kafka.client.partition_rows import HeaderRows, KafkaRows
 from rocketflow.kafka.client.record_batches import BrokenBatchError, RawBatch, decode_batches
 from rocketflow.kafka.into_kafka.to_records import kafka_rows
-from rocketflow.kafka.to_store import QueueRule, sink_rows
+from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.model.message import Message
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow.kafka.store_commit import PartitionPart
+from rocketflow.kafka.into_store.store_commit import PartitionPart
 from rocketflow_store import Message, MessageStore
 from tests.kafka.bridging import small_store
 from tests.kafka.test_store_commit import commit, part

@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import TopicAlreadyExistsError
 
 from rocketflow.kafka.errors import TopicReplacedError
-from rocketflow.kafka.from_kafka import KafkaToStore
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
+from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow.kafka.topic_record import TopicNote, check_note, id_text, note_topic, offsets_alone
 from tests.kafka.bridging import Sent, Topics, bridge, options, stored

@@ -34,9 +34,9 @@ from rocketflow.kafka.errors import (
 from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.into_kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
+from rocketflow.kafka.into_store.refused_messages import refused_record
 from rocketflow.kafka.options import CONTINUE, QUARANTINE
 from rocketflow.kafka.record_sizes import Header
-from rocketflow.kafka.refused_messages import refused_record
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError

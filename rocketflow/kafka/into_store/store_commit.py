@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.kafka.errors import MessageRefusedError
+from rocketflow.kafka.into_store.refused_messages import refused_rows
+from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
 from rocketflow.kafka.options import QUARANTINE
-from rocketflow.kafka.refused_messages import refused_rows
-from rocketflow.kafka.to_store import QueueRule, sink_rows
 from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.client.partition_rows import HeaderRows
+from rocketflow.kafka.into_store.to_rows import Properties, QueueRule, sink_rows
 from rocketflow.kafka.record_sizes import batch_size, header_size
-from rocketflow.kafka.to_store import Properties, QueueRule, sink_rows
 from rocketflow_store.records.arrow.gather import int_array, values_array
 
 if TYPE_CHECKING:

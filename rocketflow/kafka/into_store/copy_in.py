@@ -13,15 +13,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rocketflow.kafka.assignment import GroupAssignment, ManualAssignment, begin
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.client.batch_consumer import count_of, cut, rows_of, size_of
 from rocketflow.kafka.client.record_batches import BrokenBatchError
 from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefusedError, KafkaUnreachableError
+from rocketflow.kafka.into_store.assignment import GroupAssignment, ManualAssignment, begin
+from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
+from rocketflow.kafka.into_store.store_port import StorePort, config_of
 from rocketflow.kafka.options import CONTINUE
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
-from rocketflow.kafka.store_port import StorePort, config_of
 from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.commits.progress_commit import ProgressMovedError
@@ -29,8 +29,8 @@ from rocketflow_store.commits.progress_commit import ProgressMovedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocketflow.kafka.into_store.store_commit import Partition
     from rocketflow.kafka.options import BridgeOptions
-    from rocketflow.kafka.store_commit import Partition
 
 Answer = TypeVar("Answer")
 _POLL_MS: Final = 100

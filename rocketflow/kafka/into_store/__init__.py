@@ -1,0 +1,1 @@
+"""Copy topics of Kafka into a store."""
