@@ -7,16 +7,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from rocketflow.kafka import options
 from rocketflow.kafka.client import clients
-from rocketflow.kafka.client_options import require_kafka
+from rocketflow.kafka.options import bridge_options as options
+from rocketflow.kafka.options.client_options import require_kafka
+from rocketflow.kafka.options.secrets import hidden_in_errors, hide_in_logs
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest
-from rocketflow.kafka.secrets_hidden import hidden_in_errors, hide_in_logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 
 def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeSummary:

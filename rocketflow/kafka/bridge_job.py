@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka.options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
+from rocketflow.kafka.options.bridge_options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
 from rocketflow.process.stderr import is_submitted
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow.spark.checkpoint import checkpoint_argument
@@ -20,7 +20,7 @@ from rocketflow.spark.checkpoint import checkpoint_argument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"

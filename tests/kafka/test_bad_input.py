@@ -23,7 +23,7 @@ from rocketflow.kafka.errors import (
 )
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
-from rocketflow.kafka.options import parse
+from rocketflow.kafka.options.bridge_options import parse
 from rocketflow.kafka.run_state import StopRequest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.model.errors import StoreLockedError
@@ -253,7 +253,7 @@ def test_options_are_checked_at_start(store: str) -> None:
 
 
 def test_options_show_themselves_without_secrets(tmp_path: Path) -> None:
-    from rocketflow.kafka.client_options import parse_options
+    from rocketflow.kafka.options.client_options import parse_options
 
     authority = tmp_path / "ca.pem"
     authority.touch()

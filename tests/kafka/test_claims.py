@@ -11,7 +11,7 @@ from rocketflow.cli.app import run
 from rocketflow.kafka.claims import Claim, Pair, claims_of_marks, refuse_claimed
 from rocketflow.kafka.errors import TopicClaimedError
 from rocketflow.kafka.into_kafka.progress_mark import Mark
-from rocketflow.kafka.options import parse
+from rocketflow.kafka.options.bridge_options import parse
 from tests.kafka.bridging import Topics, bridge
 from tests.kafka.test_start import some
 

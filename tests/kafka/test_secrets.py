@@ -14,10 +14,10 @@ import pytest
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.bridge_job import main as job
-from rocketflow.kafka.client_options import parse_options
 from rocketflow.kafka.errors import KafkaRefusedError, TopicMissingError
 from rocketflow.kafka.into_kafka import spark_export
-from rocketflow.kafka.secrets_hidden import HIDDEN, Secrets, hidden_in_errors, hide_in_logs
+from rocketflow.kafka.options.client_options import parse_options
+from rocketflow.kafka.options.secrets import HIDDEN, Secrets, hidden_in_errors, hide_in_logs
 from rocketflow_store import Message, MessageStore
 from tests.kafka.bridging import SMALL, Sent, Topics, options, small_store
 from tests.kafka.test_secured_broker import asked, secured

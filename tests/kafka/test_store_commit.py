@@ -11,7 +11,7 @@ import pytest
 from rocketflow.kafka.client.partition_rows import KafkaRows
 from rocketflow.kafka.errors import MessageRefusedError, TopicNameError
 from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
-from rocketflow.kafka.options import BridgeOptions, parse
+from rocketflow.kafka.options.bridge_options import BridgeOptions, parse
 from rocketflow.kafka.topic_names import to_kafka_name, to_store_name
 from rocketflow_store import MessageStore
 from tests.kafka.bridging import small_store, stored

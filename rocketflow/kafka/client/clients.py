@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka.client.batch_consumer import BATCHES_AT_ONCE, RECORDS_AT_ONCE, hand_out_batches
 from rocketflow.kafka.client.connection_failures import connection_failures
-from rocketflow.kafka.client_options import require_kafka
 from rocketflow.kafka.errors import (
     BridgeError,
     FencedBridgeError,
@@ -17,12 +16,13 @@ from rocketflow.kafka.errors import (
     KafkaUnreachableError,
     TopicMissingError,
 )
+from rocketflow.kafka.options.client_options import require_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.kafka.client.connection_failures import ConnectionFailures
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 _MIB: Final = 1 << 20
 MAX_REQUEST_BYTES: Final = 8 * _MIB

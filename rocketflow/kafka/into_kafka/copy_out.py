@@ -35,7 +35,7 @@ from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
 from rocketflow.kafka.into_kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.into_store.refused_messages import refused_record
-from rocketflow.kafka.options import CONTINUE, QUARANTINE
+from rocketflow.kafka.options.bridge_options import CONTINUE, QUARANTINE
 from rocketflow.kafka.record_sizes import Header
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.topic_record import check_same_topic, ids_of
@@ -47,7 +47,7 @@ from rocketflow_store.settings.store_config import StoreConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 _IDLE_S: Final = 0.1
 _RETRY_S: Final = 0.5

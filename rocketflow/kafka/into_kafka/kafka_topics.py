@@ -14,7 +14,7 @@ from rocketflow.kafka.topic_record import id_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
     from rocketflow.kafka.record_sizes import Header
 
 _FOREVER: Final = (1 << 63) - 1

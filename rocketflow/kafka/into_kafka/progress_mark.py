@@ -19,7 +19,7 @@ from rocketflow_store.files.json_text import parse_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 VERSION: Final = 1
 _SEGMENT_BYTES: Final = 1 << 20

@@ -17,7 +17,7 @@ from rocketflow.errors import UsageError
 from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, kafka_rows
-from rocketflow.kafka.secrets_hidden import Secrets, hidden_in_errors, hide_in_logs
+from rocketflow.kafka.options.secrets import Secrets, hidden_in_errors, hide_in_logs
 from rocketflow.process.arguments import key_value
 from rocketflow.process.job_timing import timing
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _READ: Final = ("topic", "queueId", *COLUMNS)

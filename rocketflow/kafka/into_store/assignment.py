@@ -15,7 +15,7 @@ from rocketflow.kafka.claims import Pair, refuse_claimed
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import KafkaUnreachableError, TopicMissingError
 from rocketflow.kafka.into_store.store_commit import next_offset
-from rocketflow.kafka.options import QUARANTINE
+from rocketflow.kafka.options.bridge_options import QUARANTINE
 from rocketflow.kafka.run_state import warn
 from rocketflow.kafka.topic_record import TopicNote, check_note, check_same_topic, ids_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rocketflow.kafka.claims import Claim
     from rocketflow.kafka.into_store.store_port import StorePort
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rocketflow.kafka.errors import DataLossError, FencedBridgeError, KafkaRefus
 from rocketflow.kafka.into_store.assignment import GroupAssignment, ManualAssignment, begin
 from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.into_store.store_port import StorePort, config_of
-from rocketflow.kafka.options import CONTINUE
+from rocketflow.kafka.options.bridge_options import CONTINUE
 from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.process.stop_signals import StoppedError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow.kafka.into_store.store_commit import Partition
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 Answer = TypeVar("Answer")
 _POLL_MS: Final = 100

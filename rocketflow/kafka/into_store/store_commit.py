@@ -17,7 +17,7 @@ import pyarrow as pa
 from rocketflow.kafka.errors import MessageRefusedError
 from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
-from rocketflow.kafka.options import QUARANTINE
+from rocketflow.kafka.options.bridge_options import QUARANTINE
 from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow.kafka.client.partition_rows import KafkaRows
-    from rocketflow.kafka.options import BridgeOptions
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.records.encoding.encode import EncodedChunk

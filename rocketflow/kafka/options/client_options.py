@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError
-from rocketflow.kafka.secrets_hidden import HIDDEN, SECRET_NAME, Secrets
+from rocketflow.kafka.options.secrets import HIDDEN, SECRET_NAME, Secrets
 from rocketflow.process.arguments import key_value
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Options of the bridge and of its Kafka clients."""
