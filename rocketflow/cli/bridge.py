@@ -53,7 +53,7 @@ def offset_map(
     Example: rocketflow bridge offset-map /data/store --id b1 --topic orders --partition 0 --offset 1234
     """
     from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of, why_no_kafka_offset, why_no_queue_offset
-    from rocketflow.kafka.topic_names import to_store_name
+    from rocketflow.kafka.shared.topic_names import to_store_name
     from rocketflow_store import StoreConfig, StoreReader
 
     if not topic or (partition is None) == (queue is None):
@@ -88,7 +88,7 @@ def offset_map(
 
 
 def _refuse_without_id(reader: StoreReader) -> NoReturn:
-    from rocketflow.kafka.claims import claims_on_store
+    from rocketflow.kafka.shared.claims import claims_on_store
 
     known = sorted({one.bridge_id for one in claims_on_store(reader)})
     told = f"one of {', '.join(known)}" if known else "but no bridge has copied into this store"

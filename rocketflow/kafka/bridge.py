@@ -11,7 +11,7 @@ from rocketflow.kafka.client import clients
 from rocketflow.kafka.options import bridge_options as options
 from rocketflow.kafka.options.client_options import require_kafka
 from rocketflow.kafka.options.secrets import hidden_in_errors, hide_in_logs
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest
+from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import property_names as names
-from rocketflow.kafka.claims import claims_on_store
 from rocketflow.kafka.into_store.store_commit import next_offset
-from rocketflow.kafka.topic_record import offsets_alone
+from rocketflow.kafka.shared import property_names as names
+from rocketflow.kafka.shared.claims import claims_on_store
+from rocketflow.kafka.shared.topic_record import offsets_alone
 from rocketflow_store.commits.batch_commit import commit_at, commit_places, last_commit
 from rocketflow_store.model.errors import UnknownTopicError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.kafka.bridge import run_bridge
 from rocketflow.kafka.options.bridge_options import BridgeOptions
-from rocketflow.kafka.topic_names import TopicChoice
+from rocketflow.kafka.shared.topic_names import TopicChoice
 from tests.bench.figures import Figure, ratio
 from tests.kafka_broker import KafkaBroker
 

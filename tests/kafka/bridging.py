@@ -16,7 +16,7 @@ from kafka.errors import InvalidReplicationFactorError
 from rocketflow.kafka.bridge import run_bridge
 from rocketflow.kafka.client.clients import NULL, NullHeader, _leave_null, allow_null_headers
 from rocketflow.kafka.options.bridge_options import BridgeOptions, parse
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest
+from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest
 from rocketflow_store import StoreConfig, StoreReader
 from tests.reliability.trials import COMMAND_LINE, environment
 

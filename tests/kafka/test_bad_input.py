@@ -24,7 +24,7 @@ from rocketflow.kafka.errors import (
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.options.bridge_options import parse
-from rocketflow.kafka.run_state import StopRequest
+from rocketflow.kafka.shared.run_state import StopRequest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.model.errors import StoreLockedError
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, small_store, stored

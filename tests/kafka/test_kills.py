@@ -15,8 +15,8 @@ import pytest
 
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.into_store.store_port import read_last_commit
-from rocketflow.kafka.run_state import StopRequest
-from rocketflow.kafka.topic_record import offsets_alone
+from rocketflow.kafka.shared.run_state import StopRequest
+from rocketflow.kafka.shared.topic_record import offsets_alone
 from rocketflow_store import StoreReader
 from tests.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
 from tests.kafka_broker import KafkaBroker

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketflow.kafka import property_names as names
 from rocketflow.kafka.client.partition_rows import HeaderRows, KafkaRows
 from rocketflow.kafka.client.record_batches import BrokenBatchError, RawBatch, decode_batches
 from rocketflow.kafka.into_kafka.to_records import kafka_rows
 from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
+from rocketflow.kafka.shared import property_names as names
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.model.message import Message
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder

@@ -11,8 +11,8 @@ from kafka.errors import TopicAlreadyExistsError
 from rocketflow.kafka.errors import TopicReplacedError
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
-from rocketflow.kafka.run_state import StopRequest
-from rocketflow.kafka.topic_record import TopicNote, check_note, id_text, note_topic, offsets_alone
+from rocketflow.kafka.shared.run_state import StopRequest
+from rocketflow.kafka.shared.topic_record import TopicNote, check_note, id_text, note_topic, offsets_alone
 from tests.kafka.bridging import Sent, Topics, bridge, options, stored
 
 pytestmark = pytest.mark.kafka

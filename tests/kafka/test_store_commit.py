@@ -12,7 +12,7 @@ from rocketflow.kafka.client.partition_rows import KafkaRows
 from rocketflow.kafka.errors import MessageRefusedError, TopicNameError
 from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.options.bridge_options import BridgeOptions, parse
-from rocketflow.kafka.topic_names import to_kafka_name, to_store_name
+from rocketflow.kafka.shared.topic_names import to_kafka_name, to_store_name
 from rocketflow_store import MessageStore
 from tests.kafka.bridging import small_store, stored
 

@@ -18,8 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import property_names as names
-from rocketflow.kafka.claims import Pair, claims_of_marks, refuse_claimed
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import (
     BridgeError,
@@ -36,9 +34,11 @@ from rocketflow.kafka.into_kafka.progress_mark import Mark, Progress, encode_mar
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
 from rocketflow.kafka.into_store.refused_messages import refused_record
 from rocketflow.kafka.options.bridge_options import CONTINUE, QUARANTINE
-from rocketflow.kafka.record_sizes import Header
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.topic_record import check_same_topic, ids_of
+from rocketflow.kafka.shared import property_names as names
+from rocketflow.kafka.shared.claims import Pair, claims_of_marks, refuse_claimed
+from rocketflow.kafka.shared.record_sizes import Header
+from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
+from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.reading.store_reader import StoreReader

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import TopicMissingError
-from rocketflow.kafka.record_sizes import batch_size, client_size
-from rocketflow.kafka.topic_record import id_text
+from rocketflow.kafka.shared.record_sizes import batch_size, client_size
+from rocketflow.kafka.shared.topic_record import id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rocketflow.kafka.options.bridge_options import BridgeOptions
-    from rocketflow.kafka.record_sizes import Header
+    from rocketflow.kafka.shared.record_sizes import Header
 
 _FOREVER: Final = (1 << 63) - 1
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka import property_names as names
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, kafka_rows
 from rocketflow.kafka.options.secrets import Secrets, hidden_in_errors, hide_in_logs
+from rocketflow.kafka.shared import property_names as names
 from rocketflow.process.arguments import key_value
 from rocketflow.process.job_timing import timing
 

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka.claims import Pair, refuse_claimed
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import KafkaUnreachableError, TopicMissingError
 from rocketflow.kafka.into_store.store_commit import next_offset
 from rocketflow.kafka.options.bridge_options import QUARANTINE
-from rocketflow.kafka.run_state import warn
-from rocketflow.kafka.topic_record import TopicNote, check_note, check_same_topic, ids_of
+from rocketflow.kafka.shared.claims import Pair, refuse_claimed
+from rocketflow.kafka.shared.run_state import warn
+from rocketflow.kafka.shared.topic_record import TopicNote, check_note, check_same_topic, ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from rocketflow.kafka.claims import Claim
     from rocketflow.kafka.into_store.store_port import StorePort
     from rocketflow.kafka.options.bridge_options import BridgeOptions
+    from rocketflow.kafka.shared.claims import Claim
 
 
 @dataclass(frozen=True, slots=True)

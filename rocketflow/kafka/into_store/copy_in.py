@@ -21,8 +21,8 @@ from rocketflow.kafka.into_store.assignment import GroupAssignment, ManualAssign
 from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
 from rocketflow.kafka.into_store.store_port import StorePort, config_of
 from rocketflow.kafka.options.bridge_options import CONTINUE
-from rocketflow.kafka.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.topic_record import check_same_topic, ids_of, offsets_alone
+from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
+from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 

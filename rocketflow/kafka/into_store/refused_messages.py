@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow.kafka import property_names as names
 from rocketflow.kafka.client.partition_rows import HeaderRows
 from rocketflow.kafka.into_store.to_rows import Properties, QueueRule, sink_rows
-from rocketflow.kafka.record_sizes import batch_size, header_size
+from rocketflow.kafka.shared import property_names as names
+from rocketflow.kafka.shared.record_sizes import batch_size, header_size
 from rocketflow_store.records.arrow.gather import int_array, values_array
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow.kafka.client.partition_rows import KafkaRows
-    from rocketflow.kafka.record_sizes import Header
+    from rocketflow.kafka.shared.record_sizes import Header
 
     Ints = npt.NDArray[np.int64]
 

@@ -18,7 +18,7 @@ from rocketflow.kafka.errors import MessageRefusedError
 from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
 from rocketflow.kafka.options.bridge_options import QUARANTINE
-from rocketflow.kafka.topic_record import TopicNote, note_topic, offsets_alone
+from rocketflow.kafka.shared.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.model.errors import MessageRejectedError

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow.kafka.claims import claims_on_store
+from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files.lock import when_free
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from rocketflow.kafka.claims import Claim
+    from rocketflow.kafka.shared.claims import Claim
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
 

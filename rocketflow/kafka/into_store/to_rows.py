@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow.kafka import property_names as names
+from rocketflow.kafka.shared import property_names as names
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.records.arrow.arrays import bool_array
 from rocketflow_store.records.arrow.crc import crc32_column

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options.client_options import ClientOptions, parse_options
-from rocketflow.kafka.topic_names import TopicChoice, check_store_name
+from rocketflow.kafka.shared.topic_names import TopicChoice, check_store_name
 from rocketflow.process.arguments import JobParser
 from rocketflow_store.commits.batch_commit import check_sink_id
 

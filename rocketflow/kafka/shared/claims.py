@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.kafka.errors import TopicClaimedError, TopicNameError
-from rocketflow.kafka.topic_names import to_kafka_name, to_store_name
-from rocketflow.kafka.topic_record import NOTES, offsets_alone
+from rocketflow.kafka.shared.topic_names import to_kafka_name, to_store_name
+from rocketflow.kafka.shared.topic_record import NOTES, offsets_alone
 from rocketflow_store.commits.batch_commit import last_commits
 
 if TYPE_CHECKING:

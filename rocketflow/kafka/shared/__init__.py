@@ -1,0 +1,1 @@
+"""What both directions of the bridge share."""
