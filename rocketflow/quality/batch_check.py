@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED, parsing, reasons
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.parsed_bodies import WELL_FORMED, parsing, reasons
 from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.split import BAD, Marking, for_tasks, routing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.split import Route
     from rocketflow.quality.suite_plan import SuitePlan
     from rocketflow_store.commits.staged_part import StagedPart

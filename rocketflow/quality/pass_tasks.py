@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow.quality.malformed import BodyReasons
+from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.record_room import fitted
 from rocketflow.quality.split import (
     BAD_BIT,

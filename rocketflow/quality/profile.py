@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow.quality.body_options import check_options
-from rocketflow.quality.csv_bodies import CsvDialect, csv_dialect
+from rocketflow.quality.bodies.body_options import check_options
+from rocketflow.quality.bodies.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.files.json_text import parse_json

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import UsageError
 from rocketflow.process.arguments import JobParser, key_values
 from rocketflow.process.job_timing import timing
-from rocketflow.quality.body_schema import FORMATS, BodySpec, body_spec
+from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
 from rocketflow.spark.job_options import job_source_options
@@ -212,7 +212,7 @@ class QualityQuery:
     """A job's query: planned, started, followed."""
 
     def __init__(self, spark: SparkSession, job: QualityJob, suite: Suite, spec: BodySpec) -> None:
-        from rocketflow.quality.parsed_bodies import source_columns, suite_columns
+        from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
         from rocketflow.quality.suite_plan import plan_suite
 
         self._spark, self._job, self._spec = spark, job, spec
@@ -332,7 +332,7 @@ def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
     """The ranges of a batch, as its result has them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from rocketflow.quality.parsed_bodies import MESSAGE
+    from rocketflow.quality.bodies.parsed_bodies import MESSAGE
 
     places = rows.select(f"{MESSAGE}.topic", f"{MESSAGE}.queueId", f"{MESSAGE}.queueOffset")
     found = places.groupBy("topic", "queueId").agg(F.min("queueOffset"), F.max("queueOffset"), F.count("*")).collect()

@@ -12,7 +12,7 @@ from rocketflow.quality.suite import Action, load_suite
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.suite import Suite
 
 
@@ -65,7 +65,7 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
     from rocketflow.quality.batch_check import BatchChecker, CheckSettings, describe
-    from rocketflow.quality.parsed_bodies import source_columns, suite_columns
+    from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
     from rocketflow.quality.split import Route
     from rocketflow.quality.suite_plan import plan_suite
 

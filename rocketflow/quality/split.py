@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.suite import Action

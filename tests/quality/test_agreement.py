@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocketflow.quality.body_schema import body_spec
+from rocketflow.quality.bodies.body_schema import body_spec
+from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.expectation_kinds import ROW_TYPES, UNIQUE_TYPES, Kind, kind_of, row_condition_of
 from rocketflow.quality.gx_metrics import runtime_configuration
-from rocketflow.quality.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.range_check import RangeCheck, check_range
 from rocketflow.quality.suite import load_suite
 from rocketflow.quality.suite_plan import plan_suite

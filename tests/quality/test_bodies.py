@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow.quality.body_schema import body_spec
+from rocketflow.quality.bodies.body_schema import body_spec
+from rocketflow.quality.bodies.malformed import BodyReasons
+from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, WELL_FORMED, parsing, reasons
 from rocketflow.quality.errors import BodySchemaError
-from rocketflow.quality.malformed import BodyReasons
-from rocketflow.quality.parsed_bodies import CARRIED, MESSAGE, WELL_FORMED, parsing, reasons
 from rocketflow.quality.range_check import RangeCheck, check_range
 from tests.quality.topics import fill, suite_json, write_suite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.bodies.body_schema import BodySpec
 
 LONG = '"' * 400_000
 

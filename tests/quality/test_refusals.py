@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketflow.quality.batch_check import BatchChecker, CheckSettings
+from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.errors import SuiteRefusedError
-from rocketflow.quality.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.range_check import RangeCheck, preflight
 from rocketflow.quality.split import Route
 from rocketflow.quality.suite import Action

@@ -10,10 +10,10 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow.errors import UsageError
-from rocketflow.quality.body_schema import BodySpec, body_spec
-from rocketflow.quality.csv_bodies import CsvDialect
+from rocketflow.quality.bodies.body_schema import BodySpec, body_spec
+from rocketflow.quality.bodies.csv_bodies import CsvDialect
+from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
-from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.profile import Draft, draft_suite
 from rocketflow.quality.range_check import RangeCheck, preflight
 from rocketflow.quality.suite import Action, load_suite

@@ -14,7 +14,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.kafka.into_kafka.progress_mark import decode_mark
 from rocketflow.kafka.into_store.to_rows import _held
 from rocketflow.process.logging_setup import VARIABLE
-from rocketflow.quality.body_schema import _of_json_schema
+from rocketflow.quality.bodies.body_schema import _of_json_schema
 from rocketflow.quality.results import RESULT_TOPIC, _fields_of
 from rocketflow.quality.suite import load_suite
 from rocketflow.spark.checkpoint import query_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from rocketflow.quality.csv_bodies import CsvDialect
+from rocketflow.quality.bodies.csv_bodies import CsvDialect
 from rocketflow_store.files.json_text import DeepJsonError, parse_json
 
 _MOST: Final = 200

@@ -10,16 +10,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.quality.csv_bodies import csv_dialect
+from rocketflow.quality.bodies.csv_bodies import csv_dialect
+from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError
-from rocketflow.quality.malformed import BodyReasons
 from rocketflow.quality.projection import Projection, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.body_schema import BodySpec
+    from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.suite import Suite
 
 MESSAGE: Final = "__rf_message"

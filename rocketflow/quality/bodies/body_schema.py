@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.body_options import check_options
-from rocketflow.quality.csv_bodies import csv_dialect
+from rocketflow.quality.bodies.body_options import check_options
+from rocketflow.quality.bodies.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.projection import quoted
 from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json

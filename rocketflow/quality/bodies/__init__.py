@@ -1,0 +1,1 @@
+"""Parse message bodies into columns."""
