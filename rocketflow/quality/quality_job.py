@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from rocketflow.quality.batch_check import BatchChecker
     from rocketflow.quality.batch_commit import QualityCommits
+    from rocketflow.quality.check.batch_check import BatchChecker
     from rocketflow.quality.suite_plan import SuitePlan
 
 VALIDATORS: Final = ("pass", "gx")
@@ -256,8 +256,8 @@ class QualityQuery:
             raise
 
     def _check(self, rows: DataFrame, batch_id: int) -> None:
-        from rocketflow.quality.batch_check import warn
         from rocketflow.quality.batch_commit import now_ms
+        from rocketflow.quality.check.batch_check import warn
 
         commits, queues = self._prepared
         known = commits.replayed(batch_id)
@@ -300,8 +300,8 @@ class QualityQuery:
         return self._made
 
     def _new_checker(self) -> BatchChecker:
-        from rocketflow.quality.batch_check import BatchChecker, CheckSettings
-        from rocketflow.quality.split import Route
+        from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings
+        from rocketflow.quality.check.split import Route
 
         job, suite = self._job, self.plan.suite
         route = Route(

@@ -64,9 +64,9 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
 
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
-    from rocketflow.quality.batch_check import BatchChecker, CheckSettings, describe
     from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
-    from rocketflow.quality.split import Route
+    from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings, describe
+    from rocketflow.quality.check.split import Route
     from rocketflow.quality.suite_plan import plan_suite
 
     suite, spec = preflight(check)

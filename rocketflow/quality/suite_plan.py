@@ -13,13 +13,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.bounds import bounds_problem
+from rocketflow.quality.check.suite_trial import SuiteTrial, first_line
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
 from rocketflow.quality.gx_metrics import Domains, MetricFailedError
 from rocketflow.quality.loading import load_great_expectations
 from rocketflow.quality.probe import Probe
 from rocketflow.quality.projection import quoted
-from rocketflow.quality.suite_trial import SuiteTrial, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

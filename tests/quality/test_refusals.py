@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocketflow.quality.batch_check import BatchChecker, CheckSettings
 from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
+from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings
+from rocketflow.quality.check.split import Route
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.range_check import RangeCheck, preflight
-from rocketflow.quality.split import Route
 from rocketflow.quality.suite import Action
 from rocketflow.quality.suite_plan import plan_suite
 from tests.quality.topics import fill, suite, write_suite

@@ -81,7 +81,7 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
     """What is read of a message: what goes on with it, and what else the suite names."""
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.split import SOURCE_COLUMNS
+    from rocketflow.quality.check.split import SOURCE_COLUMNS
     from rocketflow.spark.schema import source_schema
 
     words = set(re.findall(r"\w+", json.dumps([one.kwargs for one in suite.expectations])))

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.quality.bodies.malformed import BodyReasons
-from rocketflow.quality.record_room import fitted
-from rocketflow.quality.split import (
+from rocketflow.quality.check.record_room import fitted
+from rocketflow.quality.check.split import (
     BAD_BIT,
     BITS,
     MASK,

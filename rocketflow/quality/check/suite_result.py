@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocketflow.quality.check.verdicts import Verdict
     from rocketflow.quality.suite_plan import SuitePlan
-    from rocketflow.quality.verdicts import Verdict
 
 
 class SuiteResultForm:

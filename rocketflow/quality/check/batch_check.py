@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED, parsing, reasons
+from rocketflow.quality.check.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
+from rocketflow.quality.check.split import BAD, Marking, for_tasks, routing
+from rocketflow.quality.check.suite_result import SuiteResultForm
+from rocketflow.quality.check.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 from rocketflow.quality.errors import QualityFailedError
-from rocketflow.quality.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
 from rocketflow.quality.projection import Projection, quoted
-from rocketflow.quality.split import BAD, Marking, for_tasks, routing
 from rocketflow.quality.suite import Action
-from rocketflow.quality.suite_result import SuiteResultForm
-from rocketflow.quality.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rocketflow.quality.bodies.body_schema import BodySpec
-    from rocketflow.quality.split import Route
+    from rocketflow.quality.check.split import Route
     from rocketflow.quality.suite_plan import SuitePlan
     from rocketflow_store.commits.staged_part import StagedPart
 

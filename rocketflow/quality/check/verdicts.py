@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from rocketflow.quality.pass_tasks import PassReport
+    from rocketflow.quality.check.pass_tasks import PassReport
     from rocketflow.quality.suite_plan import Check, SuitePlan
 
 _DIGITS: Final = 12

@@ -73,7 +73,7 @@ class SuiteTrial:
         """Counters as the pass has them: beside a column of the row, and of type boolean."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        from rocketflow.quality.split import Marking
+        from rocketflow.quality.check.split import Marking
 
         of_users = {one.unexpected for one in self._plan.checks if one.source.type == SQL_TYPE}
         for rows, are_users in ((self._probe.values, False), (self._probe.nulls, True)):

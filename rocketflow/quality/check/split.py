@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
+from rocketflow.quality.check.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.projection import Projection, quoted
-from rocketflow.quality.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.suite import Action
 from rocketflow.spark.delivered_properties import without_delays
 

@@ -1,0 +1,1 @@
+"""Check one batch: count, judge, divide."""
