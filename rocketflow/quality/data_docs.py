@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from rocketflow.errors import UsageError
-from rocketflow.quality.loading import load_great_expectations
+from rocketflow.quality.gx.loading import load_great_expectations
 from rocketflow.quality.results import read_results
 from rocketflow.quality.trend import svg, table_rows, trend_of
 

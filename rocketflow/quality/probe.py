@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rocketflow.quality.bodies.parsed_bodies import MESSAGE, PROPERTIES, WELL_FORMED
-from rocketflow.quality.gx_metrics import GxEngine
+from rocketflow.quality.gx.gx_metrics import GxEngine
 from rocketflow.quality.projection import quoted
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from rocketflow.quality.bounds import bounds_problem
 from rocketflow.quality.check.suite_trial import SuiteTrial, first_line
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
-from rocketflow.quality.gx_metrics import Domains, MetricFailedError
-from rocketflow.quality.loading import load_great_expectations
+from rocketflow.quality.gx.gx_metrics import Domains, MetricFailedError
+from rocketflow.quality.gx.loading import load_great_expectations
 from rocketflow.quality.probe import Probe
 from rocketflow.quality.projection import quoted
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.gx_judge import Judge
-    from rocketflow.quality.gx_metrics import GxEngine
+    from rocketflow.quality.gx.gx_judge import Judge
+    from rocketflow.quality.gx.gx_metrics import GxEngine
     from rocketflow.quality.suite import Suite, SuiteExpectation
 
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})

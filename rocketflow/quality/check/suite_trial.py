@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED
 from rocketflow.quality.expectation_kinds import SQL_TYPE
-from rocketflow.quality.gx_metrics import runtime_configuration
+from rocketflow.quality.gx.gx_metrics import runtime_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketflow.quality.errors import ValidatorError
 from rocketflow.quality.expectation_kinds import Kind
-from rocketflow.quality.gx_metrics import (
+from rocketflow.quality.gx.gx_metrics import (
     RESULT_FORMAT,
     VERDICT_ONLY,
     GxEngine,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.gx_judge import Judge
-from rocketflow.quality.loading import load_great_expectations
+from rocketflow.quality.gx.gx_judge import Judge
+from rocketflow.quality.gx.loading import load_great_expectations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class GxEngine:
 
     def __init__(self, spark: SparkSession, rows: DataFrame, result_format: dict[str, Any] = RESULT_FORMAT) -> None:
         load_great_expectations()
-        from rocketflow.quality.gx_engine import OnceEngine
+        from rocketflow.quality.gx.gx_engine import OnceEngine
 
         self._format = result_format
         self.engine: Any = OnceEngine(persist=False, spark=spark)

@@ -1,0 +1,1 @@
+"""Great Expectations' side: its engine, metrics and verdicts."""
