@@ -13,7 +13,7 @@ from rocketflow.cli.shared import failures
 from rocketflow.cli.shared.parameters import time_argument
 
 if TYPE_CHECKING:
-    from rocketflow.quality.range_check import RangeCheck
+    from rocketflow.quality.jobs.range_check import RangeCheck
 
 quality_app = typer.Typer(help="Check topics by Great Expectations' suites.", no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def init(
     """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init /data/s --topic flights"""
     from rocketflow.errors import UsageError
     from rocketflow.process.arguments import key_values
-    from rocketflow.quality.profile import draft_suite
+    from rocketflow.quality.jobs.draft_suite import draft_suite
 
     if of_store is not None and topic is None:
         store, topic = of_store, store  # the earlier spelling: init TOPIC --store PATH
@@ -109,7 +109,7 @@ def check(
     Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
     """
     from rocketflow.process.arguments import key_values
-    from rocketflow.quality.range_check import RangeCheck
+    from rocketflow.quality.jobs.range_check import RangeCheck
 
     options, body_options = key_values("--option", option or []), key_values("--body-option", body_option or [])
     found = _checked(
@@ -131,8 +131,8 @@ def check(
 def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.errors import RocketFlowError
     from rocketflow.process.job_errors import exit_code_of
-    from rocketflow.quality.range_check import check_range, preflight
-    from rocketflow.quality.session import quality_session
+    from rocketflow.quality.jobs.range_check import check_range, preflight
+    from rocketflow.quality.jobs.session import quality_session
     from rocketflow_store.model.errors import StoreError
 
     preflight(check)

@@ -32,7 +32,7 @@ SIZES: Final = ((110_000, 330_000), (10_000, 80_000), (1_000, 20_000))
 
 
 def run(scale: float) -> Iterator[Figure]:
-    from rocketflow.quality.session import quality_session
+    from rocketflow.quality.jobs.session import quality_session
 
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
         spark = quality_session("bench", "local[2]")
@@ -90,7 +90,7 @@ def _source(spark: SparkSession, source: Path, batch: int) -> DataFrame:
 
 
 def _checked(spark: SparkSession, source: Path, target: Path, batch: int) -> float:
-    from rocketflow.quality.quality_job import QualityJob, QualityQuery, preflight
+    from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, preflight
 
     job = QualityJob(
         source=str(source),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from rocketflow.quality.quality_job import QualityQuery, parse_arguments, preflight
-from rocketflow.quality.session import quality_session
+from rocketflow.quality.jobs.quality_job import QualityQuery, parse_arguments, preflight
+from rocketflow.quality.jobs.session import quality_session
 
 if __name__ == "__main__":
     job = parse_arguments(sys.argv[1:])

@@ -13,7 +13,7 @@ from rocketflow.quality.bodies.body_schema import body_spec
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, WELL_FORMED, parsing, reasons
 from rocketflow.quality.errors import BodySchemaError
-from rocketflow.quality.range_check import RangeCheck, check_range
+from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from tests.quality.topics import fill, suite_json, write_suite
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow.quality.quality_job import QualityJob, QualityQuery, preflight
+from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, preflight
 from rocketflow.quality.results import read_results
 from rocketflow.quality.trend import trend_of
 from tests.quality.topics import fill, write_suite

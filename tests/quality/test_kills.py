@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from rocketflow.demo.flights import as_messages, load_flights
-from rocketflow.quality.quality_job import QualityQuery, parse_arguments, preflight
+from rocketflow.quality.jobs.quality_job import QualityQuery, parse_arguments, preflight
 from rocketflow.quality.results import read_results
 from rocketflow_store import MessageStore
 from rocketflow_store.fsck.verify import verify_store

@@ -14,8 +14,8 @@ from rocketflow.quality.bodies.body_schema import BodySpec, body_spec
 from rocketflow.quality.bodies.csv_bodies import CsvDialect
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
-from rocketflow.quality.profile import Draft, draft_suite
-from rocketflow.quality.range_check import RangeCheck, preflight
+from rocketflow.quality.jobs.draft_suite import Draft, draft_suite
+from rocketflow.quality.jobs.range_check import RangeCheck, preflight
 from rocketflow.quality.suite import Action, load_suite
 from rocketflow.quality.trend import percent
 from rocketflow_store import Message, MessageStore
@@ -272,7 +272,7 @@ def test_only_all_rows_are_100_percent(rate: float, shown: str) -> None:
 
 
 def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from rocketflow.quality.quality_job import main
+    from rocketflow.quality.jobs.quality_job import main
 
     store = tmp_path / "store"
     fill(store, "data", [{"i": 1}])
@@ -326,7 +326,7 @@ def test_a_draft_goes_by_the_options_of_its_bodies(tmp_path: Path, capsys: pytes
 
 def test_a_topic_that_was_misspelt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No command goes through nothing and is content."""
-    from rocketflow.quality.quality_job import main
+    from rocketflow.quality.jobs.quality_job import main
 
     store, file = str(tmp_path / "store"), tmp_path / "s.json"
     fill(tmp_path / "store", "flights", [{"i": 1}])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocketflow.kafka import bridge_job
-from rocketflow.quality import quality_job
+from rocketflow.quality.jobs import quality_job
 from rocketflow.spark import stream_job
 from rocketflow.spark.checkpoint import drop_unfinished_first_entry
 from rocketflow.spark.stream_job import StreamJob, run

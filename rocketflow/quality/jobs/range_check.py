@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
-from rocketflow.quality.quality_job import spec_of
+from rocketflow.quality.jobs.quality_job import spec_of
 from rocketflow.quality.suite import Action, load_suite
 
 if TYPE_CHECKING:

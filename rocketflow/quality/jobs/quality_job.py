@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from rocketflow.quality.batch_commit import QualityCommits
     from rocketflow.quality.check.batch_check import BatchChecker
+    from rocketflow.quality.jobs.batch_commit import QualityCommits
     from rocketflow.quality.suite_plan import SuitePlan
 
 VALIDATORS: Final = ("pass", "gx")
@@ -256,8 +256,8 @@ class QualityQuery:
             raise
 
     def _check(self, rows: DataFrame, batch_id: int) -> None:
-        from rocketflow.quality.batch_commit import now_ms
         from rocketflow.quality.check.batch_check import warn
+        from rocketflow.quality.jobs.batch_commit import now_ms
 
         commits, queues = self._prepared
         known = commits.replayed(batch_id)
@@ -316,7 +316,7 @@ class QualityQuery:
 
     def _prepare(self) -> tuple[QualityCommits, dict[str, int]]:
         """At the first batch, when the checkpoint has the query's id: where its commits are, and topics' queues."""
-        from rocketflow.quality.batch_commit import QualityCommits, queue_counts
+        from rocketflow.quality.jobs.batch_commit import QualityCommits, queue_counts
 
         job = self._job
         query_id = checkpoint.query_id(job.checkpoint)
@@ -349,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = parse_arguments(arguments)
         suite, spec = preflight(job)
-        from rocketflow.quality.session import quality_session
+        from rocketflow.quality.jobs.session import quality_session
         from rocketflow.spark.session import stopped_by_errors
 
         spark = quality_session("rocketflow-quality")

@@ -1,0 +1,1 @@
+"""The quality job and what runs beside it."""
