@@ -167,7 +167,7 @@ def results(
     """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
     from rocketflow.errors import UsageError
     from rocketflow.process.nearest import did_you_mean
-    from rocketflow.quality.results import read_results
+    from rocketflow.quality.results.results import read_results
     from rocketflow_store import StoreConfig, StoreReader
 
     found = read_results(store, topic, most)
@@ -197,8 +197,8 @@ def docs(
     as_json: JsonOption = False,
 ) -> None:
     """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
-    from rocketflow.quality.data_docs import build_site
-    from rocketflow.quality.trend import percent
+    from rocketflow.quality.results.data_docs import build_site
+    from rocketflow.quality.results.trend import percent
 
     built = build_site(store, Path(to), topic, most)
     if as_json:

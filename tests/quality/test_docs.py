@@ -16,8 +16,8 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, preflight
-from rocketflow.quality.results import read_results
-from rocketflow.quality.trend import trend_of
+from rocketflow.quality.results.results import read_results
+from rocketflow.quality.results.trend import trend_of
 from tests.quality.topics import fill, write_suite
 
 if TYPE_CHECKING:

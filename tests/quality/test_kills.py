@@ -17,7 +17,7 @@ import pytest
 
 from rocketflow.demo.flights import as_messages, load_flights
 from rocketflow.quality.jobs.quality_job import QualityQuery, parse_arguments, preflight
-from rocketflow.quality.results import read_results
+from rocketflow.quality.results.results import read_results
 from rocketflow_store import MessageStore
 from rocketflow_store.fsck.verify import verify_store
 from tests.quality.flight_rules import SUITE, bad_flights

@@ -16,7 +16,7 @@ import pytest
 from rocketflow.demo.flights import as_messages, load_flights
 from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
-from rocketflow.quality.results import RESULT_TOPIC, read_results
+from rocketflow.quality.results.results import RESULT_TOPIC, read_results
 from rocketflow.quality.suite import Action
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError

@@ -16,8 +16,8 @@ from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
 from rocketflow.quality.jobs.draft_suite import Draft, draft_suite
 from rocketflow.quality.jobs.range_check import RangeCheck, preflight
+from rocketflow.quality.results.trend import percent
 from rocketflow.quality.suite import Action, load_suite
-from rocketflow.quality.trend import percent
 from rocketflow_store import Message, MessageStore
 from tests.quality.topics import fill, suite, suite_json
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.results import RESULT_TOPIC, result_chunk
+from rocketflow.quality.results.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits import spare_parts
 from rocketflow_store.commits.batch_commit import (

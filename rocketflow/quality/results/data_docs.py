@@ -18,13 +18,13 @@ from urllib.parse import quote
 
 from rocketflow.errors import UsageError
 from rocketflow.quality.gx.loading import load_great_expectations
-from rocketflow.quality.results import read_results
-from rocketflow.quality.trend import svg, table_rows, trend_of
+from rocketflow.quality.results.results import read_results
+from rocketflow.quality.results.trend import svg, table_rows, trend_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow.quality.results import BatchResult
+    from rocketflow.quality.results.results import BatchResult
 
 _MARK: Final = ".rocketflow-quality-docs"
 _DOCS: Final = "data_docs"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow.quality.results import BatchResult
+    from rocketflow.quality.results.results import BatchResult
 
 _MOST_CELLS: Final = 120
 _LABEL: Final = 430

@@ -1,0 +1,1 @@
+"""Results of checks, their trend and their site."""
