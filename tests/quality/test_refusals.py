@@ -13,8 +13,8 @@ from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings
 from rocketflow.quality.check.split import Route
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.jobs.range_check import RangeCheck, preflight
-from rocketflow.quality.suite import Action
-from rocketflow.quality.suite_plan import plan_suite
+from rocketflow.quality.suites.suite import Action
+from rocketflow.quality.suites.suite_plan import plan_suite
 from tests.quality.topics import fill, suite, write_suite
 
 if TYPE_CHECKING:

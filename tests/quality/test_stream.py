@@ -17,7 +17,7 @@ from rocketflow.demo.flights import as_messages, load_flights
 from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
 from rocketflow.quality.results.results import RESULT_TOPIC, read_results
-from rocketflow.quality.suite import Action
+from rocketflow.quality.suites.suite import Action
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError
 from rocketflow_store.delivery.delay.delivery import deliver_due

@@ -17,7 +17,7 @@ from rocketflow.quality.errors import BodySchemaError, SuiteRefusedError
 from rocketflow.quality.jobs.draft_suite import Draft, draft_suite
 from rocketflow.quality.jobs.range_check import RangeCheck, preflight
 from rocketflow.quality.results.trend import percent
-from rocketflow.quality.suite import Action, load_suite
+from rocketflow.quality.suites.suite import Action, load_suite
 from rocketflow_store import Message, MessageStore
 from tests.quality.topics import fill, suite, suite_json
 
@@ -92,7 +92,7 @@ def test_labels_versions_actions() -> None:
 def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> None:
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.suite_plan import plan_suite
+    from rocketflow.quality.suites.suite_plan import plan_suite
 
     between = "expect_column_values_to_be_between"
     query = "SELECT * FROM {batch} WHERE "

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketflow.quality.suite import Suite, suite_of
+from rocketflow.quality.suites.suite import Suite, suite_of
 from rocketflow_store import MessageStore, StoreReader
 
 

@@ -16,7 +16,7 @@ from rocketflow.kafka.into_store.to_rows import _held
 from rocketflow.process.logging_setup import VARIABLE
 from rocketflow.quality.bodies.body_schema import _of_json_schema
 from rocketflow.quality.results.results import RESULT_TOPIC, _fields_of
-from rocketflow.quality.suite import load_suite
+from rocketflow.quality.suites.suite import load_suite
 from rocketflow.spark.checkpoint import query_id
 from rocketflow.spark.option_values import OptionError, OptionValues
 from rocketflow_store import MessageStore

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from rocketflow.quality.bodies.body_schema import BodySpec
-    from rocketflow.quality.suite import Suite
+    from rocketflow.quality.suites.suite import Suite
 
 MESSAGE: Final = "__rf_message"
 """The struct of the source's columns, all but `properties`."""

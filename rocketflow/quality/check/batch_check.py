@@ -16,7 +16,7 @@ from rocketflow.quality.check.suite_result import SuiteResultForm
 from rocketflow.quality.check.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 from rocketflow.quality.errors import QualityFailedError
 from rocketflow.quality.projection import Projection, quoted
-from rocketflow.quality.suite import Action
+from rocketflow.quality.suites.suite import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.check.split import Route
-    from rocketflow.quality.suite_plan import SuitePlan
+    from rocketflow.quality.suites.suite_plan import SuitePlan
     from rocketflow_store.commits.staged_part import StagedPart
 
     Foreach = Callable[[DataFrame, int], Any]

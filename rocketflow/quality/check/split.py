@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.check.record_room import LEFT_OUT, VIOLATIONS
-from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.projection import Projection, quoted
-from rocketflow.quality.suite import Action
+from rocketflow.quality.suites.expectation_kinds import Kind
+from rocketflow.quality.suites.suite import Action
 from rocketflow.spark.delivered_properties import without_delays
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from rocketflow.quality.suite_plan import Check, SuitePlan
+    from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
 BITS: Final = 62
 MASK: Final = "__rf_mask"

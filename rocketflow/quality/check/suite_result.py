@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow.quality.check.verdicts import Verdict
-    from rocketflow.quality.suite_plan import SuitePlan
+    from rocketflow.quality.suites.suite_plan import SuitePlan
 
 
 class SuiteResultForm:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED
-from rocketflow.quality.expectation_kinds import SQL_TYPE
 from rocketflow.quality.gx.gx_metrics import runtime_configuration
+from rocketflow.quality.suites.expectation_kinds import SQL_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import Column
 
-    from rocketflow.quality.probe import Probe
-    from rocketflow.quality.suite_plan import Check, SuitePlan
+    from rocketflow.quality.suites.probe import Probe
+    from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
 _PYTHON: Final = "An exception was thrown from the Python worker"
 _SOME: Final = 3

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from rocketflow.quality.errors import ValidatorError
-from rocketflow.quality.expectation_kinds import Kind
 from rocketflow.quality.gx.gx_metrics import (
     RESULT_FORMAT,
     VERDICT_ONLY,
     GxEngine,
     runtime_configuration,
 )
-from rocketflow.quality.suite import Action
+from rocketflow.quality.suites.expectation_kinds import Kind
+from rocketflow.quality.suites.suite import Action
 from rocketflow_store.files.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rocketflow.quality.check.pass_tasks import PassReport
-    from rocketflow.quality.suite_plan import Check, SuitePlan
+    from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
 _DIGITS: Final = 12
 

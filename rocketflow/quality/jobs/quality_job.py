@@ -14,7 +14,7 @@ from rocketflow.errors import UsageError
 from rocketflow.process.arguments import JobParser, key_values
 from rocketflow.process.job_timing import timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
-from rocketflow.quality.suite import Action, Suite, load_suite
+from rocketflow.quality.suites.suite import Action, Suite, load_suite
 from rocketflow.spark import checkpoint
 from rocketflow.spark.job_options import job_source_options
 from rocketflow.spark.options import local_path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rocketflow.quality.check.batch_check import BatchChecker
     from rocketflow.quality.jobs.batch_commit import QualityCommits
-    from rocketflow.quality.suite_plan import SuitePlan
+    from rocketflow.quality.suites.suite_plan import SuitePlan
 
 VALIDATORS: Final = ("pass", "gx")
 
@@ -213,7 +213,7 @@ class QualityQuery:
 
     def __init__(self, spark: SparkSession, job: QualityJob, suite: Suite, spec: BodySpec) -> None:
         from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
-        from rocketflow.quality.suite_plan import plan_suite
+        from rocketflow.quality.suites.suite_plan import plan_suite
 
         self._spark, self._job, self._spec = spark, job, spec
         print(f"planning {len(suite.expectations)} expectations of suite {suite.name}", file=sys.stderr, flush=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.quality.jobs.quality_job import spec_of
-from rocketflow.quality.suite import Action, load_suite
+from rocketflow.quality.suites.suite import Action, load_suite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.quality.bodies.body_schema import BodySpec
-    from rocketflow.quality.suite import Suite
+    from rocketflow.quality.suites.suite import Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
     from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings, describe
     from rocketflow.quality.check.split import Route
-    from rocketflow.quality.suite_plan import plan_suite
+    from rocketflow.quality.suites.suite_plan import plan_suite
 
     suite, spec = preflight(check)
     columns = source_columns(suite)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.bounds import bounds_problem
 from rocketflow.quality.check.suite_trial import SuiteTrial, first_line
 from rocketflow.quality.errors import SuiteRefusedError
-from rocketflow.quality.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
 from rocketflow.quality.gx.gx_metrics import Domains, MetricFailedError
 from rocketflow.quality.gx.loading import load_great_expectations
-from rocketflow.quality.probe import Probe
 from rocketflow.quality.projection import quoted
+from rocketflow.quality.suites.bounds import bounds_problem
+from rocketflow.quality.suites.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
+from rocketflow.quality.suites.probe import Probe
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rocketflow.quality.gx.gx_judge import Judge
     from rocketflow.quality.gx.gx_metrics import GxEngine
-    from rocketflow.quality.suite import Suite, SuiteExpectation
+    from rocketflow.quality.suites.suite import Suite, SuiteExpectation
 
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
 _OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})

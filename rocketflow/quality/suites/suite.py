@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketflow.quality.errors import SuiteRefusedError
-from rocketflow.quality.expectation_kinds import columns_of
+from rocketflow.quality.suites.expectation_kinds import columns_of
 from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
 
 SEVERITIES: Final = ("critical", "warning", "info")

@@ -1,0 +1,1 @@
+"""Expectation suites: read, plan, probe."""
