@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.runtime import find_java
+from rocketflow.spark.java_runtime import find_java
 from tests.maven import JarsNotFetchedError, fetch_jars
 from tests.ports import free_port
 

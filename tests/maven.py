@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.runtime import cache_directory, find_java
+from rocketflow.spark.java_runtime import cache_directory, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

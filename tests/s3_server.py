@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.request import Request, urlopen
 
-from rocketflow.runtime import find_java
+from rocketflow.spark.java_runtime import find_java
 from tests.maven import JarsNotFetchedError, fetch_jars
 from tests.ports import free_port
 

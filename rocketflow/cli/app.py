@@ -122,7 +122,7 @@ def submit(
 
     Example: rocketflow submit stream --source /data/s --subscribe t --sink /data/s --topic u --checkpoint /data/c
     """
-    from rocketflow.submit import job_names, submit_job
+    from rocketflow.spark.submit import job_names, submit_job
 
     if job in ("--help", "-h"):
         print(context.get_help())

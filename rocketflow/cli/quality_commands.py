@@ -152,7 +152,7 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
 )
 def run(context: typer.Context) -> None:
     """jobs/quality.py under spark-submit, with its arguments. Example: rocketflow quality run --help"""
-    from rocketflow.submit import submit_job
+    from rocketflow.spark.submit import submit_job
 
     raise typer.Exit(submit_job("quality", context.args))
 

@@ -177,7 +177,7 @@ def _count(reader: StoreReader, topic: str) -> int:
 
 def _stream(arguments: Sequence[str]) -> dict[str, Any]:
     """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
-    from rocketflow.submit import submit_command
+    from rocketflow.spark.submit import submit_command
 
     command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
     done = run_child(command, capture=True)

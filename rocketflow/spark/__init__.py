@@ -19,7 +19,7 @@ __all__ = ["register"]
 def register(spark: SparkSession) -> None:
     """Make `format("rocketflow")` known to `spark`; WorkerPythonError where its Python workers lack RocketFlow."""
     from rocketflow.spark.mode_notes import note_modes
-    from rocketflow.spark.source import RocketFlowDataSource
+    from rocketflow.spark.data_source import RocketFlowDataSource
     from rocketflow.spark.worker_python import check_worker_python
 
     check_worker_python(spark)

@@ -31,7 +31,7 @@ from rocketflow.spark.lag import QueueLag, lag_of_report
 from rocketflow.spark.stream_offset import QueueKey
 from rocketflow_store.files.json_text import parse_json
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logging.getLogger("rocketflow.spark.lag_listener")
 
 OnLag = Callable[[str, dict[QueueKey, QueueLag]], None]
 """(query id, lag by queue), called after every batch."""

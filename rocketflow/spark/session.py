@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.runtime import ensure_java
+from rocketflow.spark.java_runtime import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from rocketflow.runtime import cache_directory
+from rocketflow.spark.java_runtime import cache_directory
 from rocketflow_store import MessageStore, StoreConfig
 from tests.airflow.environment import (
     AirflowNotInstalledError,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.runtime import cache_directory
+from rocketflow.spark.java_runtime import cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketflow.runtime import cache_directory
+from rocketflow.spark.java_runtime import cache_directory
 from tests.fuzz import line_coverage
 from tests.fuzz.line_coverage import Looked
 from tests.fuzz.targets import TARGETS, Target, in_memory

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import rocketflow_store
-from rocketflow.runtime import cache_directory
+from rocketflow.spark.java_runtime import cache_directory
 from tests.fuzz.targets import TARGETS, Target
 
 _STORE: Final = Path(rocketflow_store.__file__).parent

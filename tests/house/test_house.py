@@ -153,7 +153,7 @@ def test_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:
         "import os, sys; from rocketflow_store import Message, MessageStore\n"
         "with MessageStore.open('s') as store: store.put_messages([Message('t', b'x') for _ in range(5)])\n"
         "os.environ['PYSPARK_PYTHON'] = sys.executable\n"
-        "from rocketflow.runtime import ensure_java; ensure_java()\n"
+        "from rocketflow.spark.java_runtime import ensure_java; ensure_java()\n"
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
         "print('rows', spark.read.format('rocketflow').option('path', 's').option('subscribe', 't').load().count())\n"
@@ -177,7 +177,8 @@ def test_spark_on_the_java_that_pip_brings(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "store")]),
     }
     script = (
-        "from rocketflow.runtime import ensure_java, find_java; assert find_java() is None; java = ensure_java()\n"
+        "from rocketflow.spark.java_runtime import ensure_java, find_java\n"
+        "assert find_java() is None; java = ensure_java()\n"
         "from rocketflow.spark.session import build_session\n"
         "spark = build_session('no-java', 'local[1]', fast_start=True)\n"
         "print('sum', spark.range(10).selectExpr('sum(id)').collect()[0][0], java)\n"

@@ -25,7 +25,7 @@ from pyspark import TaskContext
 
 from rocketflow.spark import sink
 from rocketflow.spark.append_port import DirectAppendPort
-from rocketflow.spark.source import RocketFlowDataSource
+from rocketflow.spark.data_source import RocketFlowDataSource
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.settings.store_config import StorePaths

@@ -4,6 +4,6 @@ Spark imports every top-level package called `pyspark_*` at its first look-up of
 import hides all of them, so there is nothing here that could.
 """
 
-from rocketflow.spark.source import RocketFlowDataSource as DefaultSource
+from rocketflow.spark.data_source import RocketFlowDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

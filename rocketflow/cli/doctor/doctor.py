@@ -51,7 +51,7 @@ def examine() -> list[Check]:
 
 def _java() -> Check:
     from rocketflow.errors import JavaNotFoundError
-    from rocketflow.runtime import ensure_java, find_java, java_version
+    from rocketflow.spark.java_runtime import ensure_java, find_java, java_version
 
     try:
         java = find_java() or ensure_java()

@@ -151,7 +151,7 @@ def test_a_store_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
 def test_submit_begins_no_jvm_where_there_is_nothing_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rocketflow import submit
+    from rocketflow.spark import submit
 
     path = tmp_path / "s"
     waiting(path)

@@ -258,7 +258,7 @@ def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
     import subprocess
 
-    from rocketflow.submit import submit_command
+    from rocketflow.spark.submit import submit_command
 
     path = tmp_path / "s"
     put(path, [f"m{number}" for number in range(50)])

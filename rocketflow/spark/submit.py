@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def jobs_directory() -> Path:
     """Where the jobs are: in the repository, or in the installed package."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     packaged = here / "_jobs"
     return packaged if packaged.is_dir() else here.parent / "jobs"
 
