@@ -93,7 +93,7 @@ def rebuild_on_spark(
 ) -> RebuildResult:
     """With a Spark of this machine; `jobs/rebuild_index.py` is for those of others."""
     from rocketflow.process.job_errors import exit_code_of
-    from rocketflow.spark.rebuild_job import RebuildJob, run_in_own_session
+    from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run_in_own_session
     from rocketflow_store.model.errors import StoreError
 
     job = RebuildJob(path, request, config)

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.spark.rebuild_engine import SparkEngine
-from rocketflow.spark.rebuild_job import RebuildJob, run
+from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
+from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run
 from rocketflow.spark.session import build_session
 from rocketflow_store.rebuild.result import RebuildRequest
 

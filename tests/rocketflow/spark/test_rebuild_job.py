@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketflow.process.job_errors import exit_code_of
-from rocketflow.spark import rebuild_job
-from rocketflow.spark.rebuild_engine import SparkEngine, deal
-from rocketflow.spark.rebuild_job import RebuildJob, main, parse_arguments
+from rocketflow.spark.rebuild import rebuild_job
+from rocketflow.spark.rebuild.rebuild_engine import SparkEngine, deal
+from rocketflow.spark.rebuild.rebuild_job import RebuildJob, main, parse_arguments
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.remote import RemoteDirectory

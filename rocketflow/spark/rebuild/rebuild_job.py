@@ -99,7 +99,7 @@ def preflight(job: RebuildJob) -> None:
 
 def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) -> RebuildResult:
     """Rebuild on the executors of `spark`; the swap is the driver's."""
-    from rocketflow.spark.rebuild_engine import SparkEngine
+    from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
     from rocketflow_store.rebuild.rebuild import rebuild_store
 
     return rebuild_store(job.store, job.request, job.store_config(), engine=SparkEngine(spark), progress=progress)

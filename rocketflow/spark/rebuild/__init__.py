@@ -1,0 +1,1 @@
+"""Rebuild queues and index as a Spark job."""
