@@ -94,7 +94,7 @@ def submit_job(job: str, arguments: Sequence[str]) -> int:
     if asks_for_help(arguments) and find_job(job).resolve().parent == jobs_directory().resolve():
         return print_job_help(job)
     if "--" not in arguments and find_job(job).resolve() == (jobs_directory() / "requeue.py").resolve():
-        from rocketflow.spark.requeue_job import main_without_spark
+        from rocketflow.spark.requeue.requeue_job import main_without_spark
 
         code = main_without_spark(arguments)
         if code is not None:

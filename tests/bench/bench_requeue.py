@@ -28,9 +28,9 @@ _BEGIN_MS: Final = 1_800_000_000_000
 
 
 def run(scale: float) -> Iterator[Figure]:
-    from rocketflow.spark.delay_driver import deliver_due_on_spark
-    from rocketflow.spark.manual_requeue import requeue_on_spark
-    from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow.spark.requeue.delay_driver import deliver_due_on_spark
+    from rocketflow.spark.requeue.manual_requeue import requeue_on_spark
+    from rocketflow.spark.requeue.requeue_arguments import RequeueJob
     from rocketflow.spark.session import build_session
 
     count = max(int(COUNT * scale) // _BATCH, 1) * _BATCH

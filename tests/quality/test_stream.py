@@ -132,8 +132,8 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
 
 def test_quarantined_rows_are_put_back_once(spark: SparkSession, tmp_path: Path) -> None:
     """The suite was wrong: it is corrected, and what it kept back is checked again as new messages."""
-    from rocketflow.spark.requeue_arguments import parse_arguments
-    from rocketflow.spark.requeue_job import run_with_spark, run_without_spark
+    from rocketflow.spark.requeue.requeue_arguments import parse_arguments
+    from rocketflow.spark.requeue.requeue_job import run_with_spark, run_without_spark
 
     store = tmp_path / "store"
     fill(store, "data", [{"i": one} for one in (1, -1, 2, -200)])

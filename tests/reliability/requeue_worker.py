@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rocketflow.spark import manual_requeue
-from rocketflow.spark.manual_requeue import ManualRequeue, StageTask, stage_rows
-from rocketflow.spark.requeue_arguments import RequeueJob
+from rocketflow.spark.requeue import manual_requeue
+from rocketflow.spark.requeue.manual_requeue import ManualRequeue, StageTask, stage_rows
+from rocketflow.spark.requeue.requeue_arguments import RequeueJob
 from rocketflow_store import StoreReader
 from rocketflow_store.commits.staged_part import StagedPart
 from rocketflow_store.delivery.requeue.requeue_choice import Choice

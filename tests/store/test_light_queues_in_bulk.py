@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketflow.spark.delay_driver import DueRange, stage_range
+from rocketflow.spark.requeue.delay_driver import DueRange, stage_range
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
 from rocketflow_store.commits.staged_part import load, stage

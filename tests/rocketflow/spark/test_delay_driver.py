@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketflow.spark import delay_driver
-from rocketflow.spark.delay_driver import DueRange, deliver_due_on_spark, stage_range
+from rocketflow.spark.requeue import delay_driver
+from rocketflow.spark.requeue.delay_driver import DueRange, deliver_due_on_spark, stage_range
 from rocketflow.spark.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkCommitError

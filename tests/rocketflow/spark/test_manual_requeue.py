@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketflow.spark import manual_requeue, requeue_job
-from rocketflow.spark.manual_requeue import ManualResult, requeue_on_spark
-from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
-from rocketflow.spark.requeue_job import main
-from rocketflow.spark.requeue_where import Chooser, WhereError
+from rocketflow.spark.requeue import manual_requeue, requeue_job
+from rocketflow.spark.requeue.manual_requeue import ManualResult, requeue_on_spark
+from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
+from rocketflow.spark.requeue.requeue_job import main
+from rocketflow.spark.requeue.requeue_where import Chooser, WhereError
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.requeue.requeue_choice import NoOriginError, windows
 from rocketflow_store.delivery.requeue.requeue_run import RequeueMismatchError, RequeueRequest

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketflow.spark import requeue_job
-from rocketflow.spark.requeue_arguments import parse_arguments
-from rocketflow.spark.requeue_job import main, run_with_spark
+from rocketflow.spark.requeue import requeue_job
+from rocketflow.spark.requeue.requeue_arguments import parse_arguments
+from rocketflow.spark.requeue.requeue_job import main, run_with_spark
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow.spark.requeue.requeue_arguments import RequeueJob
     from rocketflow_store.commits.staged_part import StagedPart
     from rocketflow_store.delivery.requeue.requeue_run import Queues, RequeueRequest, RequeueRun
 
@@ -140,7 +140,7 @@ def _queues(reader: StoreReader, request: RequeueRequest) -> list[int]:
 
 def requeue_on_spark(spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> ManualResult:
     """Run, or go on with, a run; WhereError before anything is written."""
-    from rocketflow.spark.requeue_where import Chooser
+    from rocketflow.spark.requeue.requeue_where import Chooser
 
     chooser = Chooser(spark, str(Path(job.store).absolute()), request)
     return ManualRequeue(job, request, chooser, SparkTasks(spark, request.run_id)).run()

@@ -29,7 +29,7 @@ from rocketflow_store.reading.store_reader import StoreReader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketflow.spark.requeue_arguments import RequeueJob
+    from rocketflow.spark.requeue.requeue_arguments import RequeueJob
     from rocketflow_store.delivery.timer.deliver_due import TimerRun
 
     Told = tuple[dict[str, Any], int]
@@ -78,7 +78,7 @@ def deliver_locally(job: RequeueJob) -> Told | None:
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
     """Deliver, with what is delayed read and encoded by the executors of `spark`."""
-    from rocketflow.spark.delay_driver import deliver_due_on_spark
+    from rocketflow.spark.requeue.delay_driver import deliver_due_on_spark
 
     delayed: dict[str, Any] | None = None
     if job.kinds & _LEVEL_KINDS:

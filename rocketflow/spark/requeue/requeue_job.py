@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
-from rocketflow.spark.requeue_arguments import RequeueJob, parse_arguments
+from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.store_opening import COMMITS_TAKE_S
 from rocketflow_store.files.lock import lock_holder, when_free
 from rocketflow_store.model.errors import StoreLockedError
@@ -50,7 +50,7 @@ def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
     """(the result, exit code) of a job that needs no Spark; None where it does."""
     if job.manual is not None:
         return _finished_before(job, job.manual)
-    from rocketflow.spark.requeue_due import deliver_locally
+    from rocketflow.spark.requeue.requeue_due import deliver_locally
 
     return deliver_locally(job)
 
@@ -58,11 +58,11 @@ def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
 def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any], int]:
     """(the result, exit code), with encoding on the executors of `spark`."""
     if job.manual is not None:
-        from rocketflow.spark.manual_requeue import requeue_on_spark
+        from rocketflow.spark.requeue.manual_requeue import requeue_on_spark
 
         result = requeue_on_spark(spark, job, job.manual)
         return result.as_dict(), result.exit_code
-    from rocketflow.spark.requeue_due import deliver_on_spark
+    from rocketflow.spark.requeue.requeue_due import deliver_on_spark
 
     return deliver_on_spark(spark, job)
 
@@ -87,7 +87,7 @@ def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
 
 
 def _finished_before(job: RequeueJob, request: RequeueRequest) -> tuple[dict[str, Any], int] | None:
-    from rocketflow.spark.manual_requeue import ManualResult, look
+    from rocketflow.spark.requeue.manual_requeue import ManualResult, look
 
     run, _ = look(job, request)
     if run is None or not run.finished:

@@ -1,0 +1,1 @@
+"""Deliver and requeue messages as Spark jobs."""
