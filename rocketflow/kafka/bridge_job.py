@@ -15,7 +15,7 @@ from rocketflow.errors import UsageError
 from rocketflow.kafka.options.bridge_options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
 from rocketflow.process.stderr import is_submitted
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow.spark.checkpoint import checkpoint_argument
+from rocketflow.spark.shared.checkpoint import checkpoint_argument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,8 @@ class RocketFlowDataSource(DataSource):
         return "rocketflow"
 
     def schema(self) -> StructType:
-        from rocketflow.spark.option_values import OptionValues
         from rocketflow.spark.schema import source_schema
+        from rocketflow.spark.shared.option_values import OptionValues
 
         return source_schema(OptionValues(self.options).flag("includeProperties", False))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.spark.option_values import OptionError
+from rocketflow.spark.shared.option_values import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from rocketflow.spark.option_values import OptionError, OptionValues, bad_value_error, time_or_none
+from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic

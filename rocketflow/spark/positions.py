@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.times import iso_time
-from rocketflow.spark.option_values import OptionError, bad_value_error
 from rocketflow.spark.options import EARLIEST, LATEST, PositionChoice, PositionKind
+from rocketflow.spark.shared.option_values import OptionError, bad_value_error
 from rocketflow.spark.store_access import QueueBounds
 from rocketflow.spark.stream_offset import QueueKey
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.spark.checkpoint import drop_unfinished_first_entry
+from rocketflow.spark.shared.checkpoint import drop_unfinished_first_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import InputPartition
 from rocketflow.spark.data_loss import DataLossError, Loss
 from rocketflow.spark.planning import QueueRange
 from rocketflow.spark.schema import PROPERTIES_COLUMN, Projection
+from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.worker_heap import freeze_heap_once
 from rocketflow_store.model.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:

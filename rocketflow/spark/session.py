@@ -41,7 +41,7 @@ _LOCAL_SETTINGS: Final[dict[str, str]] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.memory": "1g",
-    "spark.python.daemon.module": "rocketflow.spark.quiet_daemon",
+    "spark.python.daemon.module": "rocketflow.spark.shared.quiet_daemon",
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "rocketflow-warehouse"),
 }
 _THROUGHPUT_FLAGS: Final = "-XX:+UseParallelGC"

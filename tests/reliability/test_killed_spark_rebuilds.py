@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketflow.spark import quiet_daemon
 from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
+from rocketflow.spark.shared import quiet_daemon
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.rebuild import rebuild_store

@@ -17,8 +17,8 @@ from rocketflow.process.logging_setup import VARIABLE
 from rocketflow.quality.bodies.body_schema import _of_json_schema
 from rocketflow.quality.results.results import RESULT_TOPIC, _fields_of
 from rocketflow.quality.suites.suite import load_suite
-from rocketflow.spark.checkpoint import query_id
-from rocketflow.spark.option_values import OptionError, OptionValues
+from rocketflow.spark.shared.checkpoint import query_id
+from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow_store import MessageStore
 from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
 

@@ -18,7 +18,7 @@ from rocketflow.quality.check.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.suites.expectation_kinds import Kind
 from rocketflow.quality.suites.suite import Action
-from rocketflow.spark.delivered_properties import without_delays
+from rocketflow.spark.shared.delivered_properties import without_delays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from importlib import import_module
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from rocketflow.spark.shared_paths import shared_paths
-from rocketflow.spark.worker_heap import freeze_heap_once
+from rocketflow.spark.shared.shared_paths import shared_paths
+from rocketflow.spark.shared.worker_heap import freeze_heap_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.job_timing import timing
-from rocketflow.spark.shared_paths import shared_paths
+from rocketflow.spark.shared.shared_paths import shared_paths
 from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, stage_alike

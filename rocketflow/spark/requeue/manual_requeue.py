@@ -17,8 +17,8 @@ import numpy as np
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow.spark.shared_paths import shared_paths
-from rocketflow.spark.store_opening import open_when_free
+from rocketflow.spark.shared.shared_paths import shared_paths
+from rocketflow.spark.shared.store_when_free import open_when_free
 from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.commits.staged_part import batch_directory, load_all, stage_alike

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.spark.store_opening import open_when_free, when_free
+from rocketflow.spark.shared.store_when_free import open_when_free, when_free
 from rocketflow_store.delivery.delay.delivery import (
     DeliveryResult,
     deliver_due,

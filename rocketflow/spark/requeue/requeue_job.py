@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
-from rocketflow.spark.store_opening import COMMITS_TAKE_S
+from rocketflow.spark.shared.store_when_free import COMMITS_TAKE_S
 from rocketflow_store.files.lock import lock_holder, when_free
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.reading.store_reader import StoreReader

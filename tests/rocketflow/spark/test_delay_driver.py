@@ -14,7 +14,7 @@ import pytest
 
 from rocketflow.spark.requeue import delay_driver
 from rocketflow.spark.requeue.delay_driver import DueRange, deliver_due_on_spark, stage_range
-from rocketflow.spark.shared_paths import PathNotSharedError
+from rocketflow.spark.shared.shared_paths import PathNotSharedError
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.batch_commit import SinkCommitError
 from rocketflow_store.commits.staged_part import load

@@ -15,7 +15,7 @@ import pytest
 
 from rocketflow.spark import register
 from rocketflow.spark.session import stream_settings
-from rocketflow.spark.worker_python import WorkerPythonError
+from rocketflow.spark.shared.worker_python import WorkerPythonError
 from rocketflow_store import Message, MessageStore
 from tests.reliability.trials import LEVEL, environment
 

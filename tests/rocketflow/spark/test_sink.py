@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
-from rocketflow.spark.option_values import OptionError
+from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.sink import make_stream_writer
 from rocketflow.spark.sink_options import SinkOptions
 from rocketflow_store import Message, MessageStore, StoreReader

@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from rocketflow.process.job_errors import exit_code_of
-from rocketflow.spark.option_values import OptionError
+from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.delivery.delay.delivery import deliver_due

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow.spark.data_loss import DataLossError
-from rocketflow.spark.option_values import OptionError
 from rocketflow.spark.options import SourceOptions
+from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.store_access import SourceStores
 from rocketflow.spark.stream_offset import CheckpointError, QueueKey, StreamOffset
 from rocketflow.spark.topic_check import MissingTopicError

@@ -1,0 +1,1 @@
+"""What source, sink and jobs share."""
