@@ -46,11 +46,11 @@ class RocketFlowDataSource(DataSource):
         return RocketFlowStreamReader(SourceOptions.parse(self.options, streaming=True), Projection.of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from rocketflow.spark.sink import make_batch_writer
+        from rocketflow.spark.sink.writers import make_batch_writer
 
         return make_batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from rocketflow.spark.sink import make_stream_writer
+        from rocketflow.spark.sink.writers import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite)

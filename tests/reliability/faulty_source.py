@@ -23,9 +23,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from rocketflow.spark import sink
-from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.data_source import RocketFlowDataSource
+from rocketflow.spark.sink import writers as sink
+from rocketflow.spark.sink.append_port import DirectAppendPort
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.settings.store_config import StorePaths

@@ -175,7 +175,7 @@ def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, s
 def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
     from rocketflow.spark.options import SourceOptions
-    from rocketflow.spark.sink_options import SinkOptions
+    from rocketflow.spark.sink.sink_options import SinkOptions
     from rocketflow.spark.topic_check import check_source
 
     suite = load_suite(job.suite)

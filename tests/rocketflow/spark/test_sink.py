@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
 from rocketflow.spark.shared.option_values import OptionError
-from rocketflow.spark.sink import make_stream_writer
-from rocketflow.spark.sink_options import SinkOptions
+from rocketflow.spark.sink.sink_options import SinkOptions
+from rocketflow.spark.sink.writers import make_stream_writer
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.commits.batch_commit import ReplayMismatchError, last_commit
 from rocketflow_store.fsck.verify import verify_store

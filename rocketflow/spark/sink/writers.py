@@ -15,11 +15,11 @@ from zlib import crc32
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rocketflow.spark.append_port import DirectAppendPort
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
-from rocketflow.spark.sink_options import SinkOptions
+from rocketflow.spark.sink.append_port import DirectAppendPort
+from rocketflow.spark.sink.sink_options import SinkOptions
 from rocketflow_store.commits.batch_commit import (
     SinkBatch,
     abort_batch,

@@ -15,7 +15,7 @@ from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StorePaths
 
 if TYPE_CHECKING:
-    from rocketflow.spark.sink_options import SinkOptions
+    from rocketflow.spark.sink.sink_options import SinkOptions
     from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 
 

@@ -1,0 +1,1 @@
+"""Write rows into a store, each batch once."""
