@@ -26,22 +26,22 @@ class RocketFlowDataSource(DataSource):
         return "rocketflow"
 
     def schema(self) -> StructType:
-        from rocketflow.spark.schema import source_schema
         from rocketflow.spark.shared.option_values import OptionValues
+        from rocketflow.spark.source.columns import source_schema
 
         return source_schema(OptionValues(self.options).flag("includeProperties", False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from rocketflow.spark.batch_reader import RocketFlowBatchReader
-        from rocketflow.spark.options import SourceOptions
-        from rocketflow.spark.schema import Projection
+        from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
+        from rocketflow.spark.source.columns import Projection
+        from rocketflow.spark.source.source_options import SourceOptions
 
         return RocketFlowBatchReader(SourceOptions.parse(self.options, streaming=False), Projection.of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from rocketflow.spark.options import SourceOptions
-        from rocketflow.spark.schema import Projection
-        from rocketflow.spark.stream_reader import RocketFlowStreamReader
+        from rocketflow.spark.source.columns import Projection
+        from rocketflow.spark.source.source_options import SourceOptions
+        from rocketflow.spark.source.stream_reader import RocketFlowStreamReader
 
         return RocketFlowStreamReader(SourceOptions.parse(self.options, streaming=True), Projection.of(schema))
 

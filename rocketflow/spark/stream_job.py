@@ -127,9 +127,9 @@ def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
 
 def preflight(job: StreamJob) -> None:
     """Find before a JVM starts what can be found: the source is a store, the options are known."""
-    from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink.sink_options import SinkOptions
-    from rocketflow.spark.topic_check import check_source
+    from rocketflow.spark.source.source_options import SourceOptions
+    from rocketflow.spark.source.topic_check import check_source
 
     source = SourceOptions.parse(job_source_options(job.source, job.subscribe, job.options), streaming=True)
     SinkOptions.parse(job_sink_options(job.sink, job.topic, job.sink_options))

@@ -21,9 +21,9 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter
 
 from rocketflow.cli import app
-from rocketflow.spark.batch_reader import RocketFlowBatchReader
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.schema import Projection, source_schema
+from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
+from rocketflow.spark.source.columns import Projection, source_schema
+from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreReader
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.model.clock import ManualClock

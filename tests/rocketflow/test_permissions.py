@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rocketflow.cli.app import run
-from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.sink.writers import make_stream_writer
-from rocketflow.spark.stream_planner import StreamPlanner
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.stream_planner import StreamPlanner
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.model.errors import StoreAccessError
 from tests.privileges import open_directory, unprivileged

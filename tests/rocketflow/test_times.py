@@ -9,9 +9,9 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow.process.times import iso_time, parse_time
-from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.shared.option_values import OptionError
+from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow_store import Message, MessageStore
 
 NOON = 1_769_860_800_000

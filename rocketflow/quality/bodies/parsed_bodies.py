@@ -82,7 +82,7 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
     from pyspark.sql.types import StructType
 
     from rocketflow.quality.check.split import SOURCE_COLUMNS
-    from rocketflow.spark.schema import source_schema
+    from rocketflow.spark.source.columns import source_schema
 
     words = set(re.findall(r"\w+", json.dumps([one.kwargs for one in suite.expectations])))
     wanted = {*SOURCE_COLUMNS, *(["properties"] if properties else []), *(words - HIDDEN)}

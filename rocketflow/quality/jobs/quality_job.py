@@ -16,9 +16,9 @@ from rocketflow.process.job_timing import timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suites.suite import Action, Suite, load_suite
 from rocketflow.spark.job_options import job_source_options
-from rocketflow.spark.options import local_path
 from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 from rocketflow.spark.shared import checkpoint
+from rocketflow.spark.source.source_options import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class QualityJob:
     @property
     def path(self) -> str:
         """The directory of the store that is read."""
-        from rocketflow.spark.options import parse_stores
+        from rocketflow.spark.source.source_options import parse_stores
 
         return parse_stores(self.source)[0].path
 
@@ -174,9 +174,9 @@ def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, s
 
 def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
-    from rocketflow.spark.options import SourceOptions
     from rocketflow.spark.sink.sink_options import SinkOptions
-    from rocketflow.spark.topic_check import check_source
+    from rocketflow.spark.source.source_options import SourceOptions
+    from rocketflow.spark.source.topic_check import check_source
 
     suite = load_suite(job.suite)
     spec = spec_of(job.body_schema, job.body_format, job.body_options, suite)

@@ -46,8 +46,8 @@ class RangeCheck:
 
 def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     """What can be found wrong without a JVM."""
-    from rocketflow.spark.options import SourceOptions
-    from rocketflow.spark.topic_check import MissingTopicError, describe_missing
+    from rocketflow.spark.source.source_options import SourceOptions
+    from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
     from rocketflow_store import StoreReader
 
     if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from rocketflow.errors import UsageError
-from rocketflow.spark.schema import COLUMN_TYPES, PROPERTIES_COLUMN
+from rocketflow.spark.source.columns import COLUMN_TYPES, PROPERTIES_COLUMN
 from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
 from rocketflow_store.delivery.requeue.requeue_properties import origin_topic_properties
 

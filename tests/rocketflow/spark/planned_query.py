@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.rows import RowReader
-from rocketflow.spark.schema import Projection, source_schema
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import StreamOffset
-from rocketflow.spark.stream_planner import StreamPlanner
+from rocketflow.spark.source.columns import Projection, source_schema
+from rocketflow.spark.source.row_reader import RowReader
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import StreamOffset
+from rocketflow.spark.source.stream_planner import StreamPlanner
 from rocketflow_store.model.clock import ManualClock
 
 Row = tuple[str, int, int, bytes]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from rocketflow.spark.batch_reader import RocketFlowBatchReader
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.schema import Projection, source_schema
+from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
+from rocketflow.spark.source.columns import Projection, source_schema
+from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow_store import MessageStore
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.model.message import MessageBatch

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.spark.group_progress import GroupProgress, publish_offsets
-from rocketflow.spark.options import StoreLocation
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.group_progress import GroupProgress, publish_offsets
+from rocketflow.spark.source.source_options import StoreLocation
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import MessageStore
 from tests.privileges import open_directory, unprivileged
 from tests.rocketflow.spark.stores import append, numbered, small_config

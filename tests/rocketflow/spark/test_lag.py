@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from rocketflow.spark import lag as lag_module
-from rocketflow.spark.lag import QueueLag, lag_of_report, lag_report, measure_lag
+from rocketflow.spark.source.lag import QueueLag, lag_of_report, lag_report, measure_lag
 from rocketflow.spark.lag_listener import LagListener
-from rocketflow.spark.options import StoreLocation
-from rocketflow.spark.store_access import QueueBounds, SourceStores
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.source_options import StoreLocation
+from rocketflow.spark.source.store_access import QueueBounds, SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import StoreReader
 from tests.rocketflow.spark.stores import append, numbered
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.spark.options import PositionKind, SourceOptions, StoreLocation
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
+from rocketflow.spark.source.source_options import PositionKind, SourceOptions, StoreLocation
 
 BASE = {"path": "/data/a", "subscribe": "orders"}
 TWO = {"path": "a=/data/a,b=/data/b", "subscribe": "orders"}

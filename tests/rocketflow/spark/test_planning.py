@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.spark.planning import (
+from rocketflow.spark.source.stream_offset import QueueKey
+from rocketflow.spark.source.task_planning import (
     ROWS_WORTH_A_TASK,
     MinimumGate,
     QueueRange,
@@ -15,7 +16,6 @@ from rocketflow.spark.planning import (
     plan_tasks,
     ranges_between,
 )
-from rocketflow.spark.stream_offset import QueueKey
 
 
 def key(number: int) -> QueueKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from rocketflow.spark.schema import (
+from rocketflow.spark.source.columns import (
     ColumnNameError,
     ColumnTypeError,
     Projection,

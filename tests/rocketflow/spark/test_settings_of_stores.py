@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.sink.sink_options import SinkOptions
-from rocketflow.spark.store_access import SourceStores
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.store_access import SourceStores
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.model.errors import StoreConfigError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.spark.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.source.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
 
 KEYS = st.builds(
     QueueKey,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.spark.data_loss import DataLossError
-from rocketflow.spark.options import SourceOptions
 from rocketflow.spark.shared.option_values import OptionError
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import CheckpointError, QueueKey, StreamOffset
-from rocketflow.spark.topic_check import MissingTopicError
+from rocketflow.spark.source.data_loss import DataLossError
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import CheckpointError, QueueKey, StreamOffset
+from rocketflow.spark.source.topic_check import MissingTopicError
 from rocketflow_store import MessageStore
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import NotAStoreError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from rocketflow.spark.lag_listener import LagListener
+from rocketflow.spark.source.lag_listener import LagListener
 from rocketflow_store import MessageStore
 from tests.rocketflow.spark.stores import append, numbered, small_config
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.times import iso_time
-from rocketflow.spark.options import EARLIEST, LATEST, PositionChoice, PositionKind
 from rocketflow.spark.shared.option_values import OptionError, bad_value_error
-from rocketflow.spark.store_access import QueueBounds
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.source_options import EARLIEST, LATEST, PositionChoice, PositionKind
+from rocketflow.spark.source.store_access import QueueBounds
+from rocketflow.spark.source.stream_offset import QueueKey
 
 OffsetByTime = Callable[[QueueKey, int], int]
 """(queue, ms) -> first offset stored at or after; the queue's end where there is none."""

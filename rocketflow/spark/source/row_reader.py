@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from rocketflow.spark.data_loss import DataLossError, Loss
-from rocketflow.spark.planning import QueueRange
-from rocketflow.spark.schema import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
-from rocketflow.spark.store_access import SourceStores
+from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
+from rocketflow.spark.source.data_loss import DataLossError, Loss
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.task_planning import QueueRange
 from rocketflow_store.model.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from rocketflow.spark.sql_rows import SqlRows
+    from rocketflow.spark.source.sql_rows import SqlRows
 
-_log: Final = logging.getLogger("rocketflow.spark.rows")
+_log: Final = logging.getLogger("rocketflow.spark.source.row_reader")
 BATCH_BYTES: Final = 1 << 22
 _MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
 
@@ -93,7 +93,7 @@ class RowReader:
 def _sql_rows(sql: str | None) -> SqlRows | None:
     if sql is None:
         return None
-    from rocketflow.spark.sql_rows import SqlRows
+    from rocketflow.spark.source.sql_rows import SqlRows
 
     return SqlRows(sql)
 

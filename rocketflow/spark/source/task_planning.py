@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.stream_offset import QueueKey
 
 if TYPE_CHECKING:
     import numpy.typing as npt

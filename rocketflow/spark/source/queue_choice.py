@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rocketflow.spark.options import TopicChoice
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.source_options import TopicChoice
+from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store.model.topic_names import is_system_topic
 
 

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rocketflow.spark.planning import QueueRange
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.stream_offset import QueueKey
+from rocketflow.spark.source.task_planning import QueueRange
 
 _MAX: Final = 1 << 62
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rocketflow.spark.filter_push_down import KeyCandidates, Narrowing, PushFilters, narrowed_by_keys
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.planning import QueueRange, TaskLimits, plan_tasks
-from rocketflow.spark.positions import resolve_positions
-from rocketflow.spark.queue_choice import QueueChooser
-from rocketflow.spark.rows import RangesPartition, RowReader
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import QueueKey
-from rocketflow.spark.topic_check import MissingTopicError, check_stores, describe_missing
+from rocketflow.spark.source.filter_push_down import KeyCandidates, Narrowing, PushFilters, narrowed_by_keys
+from rocketflow.spark.source.queue_choice import QueueChooser
+from rocketflow.spark.source.row_reader import RangesPartition, RowReader
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.starting_positions import resolve_positions
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey
+from rocketflow.spark.source.task_planning import QueueRange, TaskLimits, plan_tasks
+from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from rocketflow.spark.schema import Projection
+    from rocketflow.spark.source.columns import Projection
 
 _MAX_CANDIDATES: Final = 100_000
 _LMQ_PREFIX: Final = "%LMQ%"

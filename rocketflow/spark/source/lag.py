@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from rocketflow.spark.store_access import QueueBounds, SourceStores
-from rocketflow.spark.stream_offset import QueueKey, StreamOffset
+from rocketflow.spark.source.store_access import QueueBounds, SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey, StreamOffset
 
 _EXACT_UNITS: Final = 100_000
 _SAMPLE_UNITS: Final = 1000

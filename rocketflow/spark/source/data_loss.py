@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rocketflow.spark.store_access import QueueBounds
-from rocketflow.spark.stream_offset import QueueKey, QueuePosition
+from rocketflow.spark.source.store_access import QueueBounds
+from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.telemetry import events
 

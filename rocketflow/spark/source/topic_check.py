@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rocketflow.process.nearest import nearest_name
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import QueueKey
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import StoreReader
 from rocketflow_store.model.errors import NotAStoreError, StoreError
 
 if TYPE_CHECKING:
-    from rocketflow.spark.options import SourceOptions
+    from rocketflow.spark.source.source_options import SourceOptions
 
 
 class MissingTopicError(StoreError):

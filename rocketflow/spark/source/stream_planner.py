@@ -12,11 +12,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from rocketflow.spark.data_loss import DataLossError, Loss, LossCounter, find_losses
-from rocketflow.spark.group_progress import GroupProgress
-from rocketflow.spark.lag import QueueLag, lag_report, measure_lag, next_offsets
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.planning import (
+from rocketflow.spark.source.data_loss import DataLossError, Loss, LossCounter, find_losses
+from rocketflow.spark.source.group_progress import GroupProgress
+from rocketflow.spark.source.lag import QueueLag, lag_report, measure_lag, next_offsets
+from rocketflow.spark.source.queue_choice import QueueChooser
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.starting_positions import resolve_positions
+from rocketflow.spark.source.store_access import QueueBounds, SourceStores
+from rocketflow.spark.source.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.source.task_planning import (
     MinimumGate,
     QueueRange,
     TaskLimits,
@@ -25,14 +29,10 @@ from rocketflow.spark.planning import (
     plan_tasks,
     ranges_between,
 )
-from rocketflow.spark.positions import resolve_positions
-from rocketflow.spark.queue_choice import QueueChooser
-from rocketflow.spark.store_access import QueueBounds, SourceStores
-from rocketflow.spark.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
-from rocketflow.spark.topic_check import MissingTopicError, check_stores, describe_missing
+from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
 from rocketflow_store.model.clock import Clock, SystemClock
 
-_log: Final = logging.getLogger("rocketflow.spark.stream_planner")
+_log: Final = logging.getLogger("rocketflow.spark.source.stream_planner")
 _LONG_POLL_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.001
 _LAST_PAUSE_S: Final = 0.008

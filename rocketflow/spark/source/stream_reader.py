@@ -17,16 +17,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rocketflow.spark.options import SourceOptions
-from rocketflow.spark.rows import RangesPartition, RowReader
-from rocketflow.spark.store_access import SourceStores
-from rocketflow.spark.stream_offset import StreamOffset
-from rocketflow.spark.stream_planner import StreamPlanner
+from rocketflow.spark.source.row_reader import RangesPartition, RowReader
+from rocketflow.spark.source.source_options import SourceOptions
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import StreamOffset
+from rocketflow.spark.source.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketflow.spark.schema import Projection
+    from rocketflow.spark.source.columns import Projection
 
 
 class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -1,0 +1,1 @@
+"""Read a store as batches and streams."""
