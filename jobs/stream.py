@@ -3,7 +3,7 @@
 import sys
 
 from rocketflow.process.job_entry import run_job
-from rocketflow.spark.stream_job import main
+from rocketflow.spark.stream.stream_job import main
 
 if __name__ == "__main__":
     sys.exit(run_job(main))

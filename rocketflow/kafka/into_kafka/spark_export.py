@@ -76,7 +76,7 @@ def has_connector(spark: SparkSession) -> bool:
 
 
 def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: Mapping[str, str]) -> dict[str, Any]:
-    from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, start_query
+    from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, start_query
     from rocketflow_store import StoreConfig, StoreReader
 
     with StoreReader(asked.store, StoreConfig.load()) as reader:

@@ -15,10 +15,10 @@ from rocketflow.process.arguments import JobParser, key_values
 from rocketflow.process.job_timing import timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suites.suite import Action, Suite, load_suite
-from rocketflow.spark.job_options import job_source_options
-from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.source.source_options import local_path
+from rocketflow.spark.stream.job_options import job_source_options
+from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

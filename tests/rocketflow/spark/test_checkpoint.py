@@ -9,9 +9,9 @@ import pytest
 
 from rocketflow.kafka import bridge_job
 from rocketflow.quality.jobs import quality_job
-from rocketflow.spark import stream_job
 from rocketflow.spark.shared.checkpoint import drop_unfinished_first_entry
-from rocketflow.spark.stream_job import StreamJob, run
+from rocketflow.spark.stream import stream_job
+from rocketflow.spark.stream.stream_job import StreamJob, run
 from rocketflow_store import StoreReader
 from tests.rocketflow.spark.stores import append, numbered
 

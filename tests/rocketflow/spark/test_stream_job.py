@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark.shared.option_values import OptionError
-from rocketflow.spark.stream_job import StreamJob, main, parse_arguments, preflight, run
+from rocketflow.spark.stream.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.model.clock import ManualClock

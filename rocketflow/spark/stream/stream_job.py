@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.process.arguments import JobParser, key_values
 from rocketflow.process.job_timing import timing
-from rocketflow.spark.job_options import job_sink_options, job_source_options
-from rocketflow.spark.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 from rocketflow.spark.shared.checkpoint import checkpoint_argument
 from rocketflow.spark.shared.delivered_properties import without_delays
+from rocketflow.spark.stream.job_options import job_sink_options, job_source_options
+from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
