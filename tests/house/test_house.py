@@ -66,7 +66,7 @@ DISK_CALLS = {
     "random": {"random", "randrange", "randint", "choice", "sample", "shuffle", "Random"},
 }
 PATH_CALLS = {"read_bytes", "read_text", "write_bytes", "write_text", "mkdir", "rmdir", "unlink", "rename", "touch"}
-CLOCKS = {"clock.py", "format/message_id.py"}
+CLOCKS = {"model/clock.py", "model/message_id.py"}
 """Who asks for the time of day: the clock, and UNIQ_KEYs."""
 
 

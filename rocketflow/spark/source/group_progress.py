@@ -24,7 +24,7 @@ from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsF
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.settings.store_config import StorePaths
 
-_log: Final = logging.getLogger("rocketflow.spark.source.group_progress")
+_log: Final = logging.getLogger("rocketflow.spark.group_progress")
 
 
 class GroupProgress:

@@ -31,7 +31,7 @@ from rocketflow.spark.source.lag import QueueLag, lag_of_report
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store.files.json_text import parse_json
 
-_log: Final = logging.getLogger("rocketflow.spark.source.lag_listener")
+_log: Final = logging.getLogger("rocketflow.spark.lag_listener")
 
 OnLag = Callable[[str, dict[QueueKey, QueueLag]], None]
 """(query id, lag by queue), called after every batch."""

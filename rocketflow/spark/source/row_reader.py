@@ -20,7 +20,7 @@ from rocketflow_store.model.errors import OffsetOutOfRangeError
 if TYPE_CHECKING:
     from rocketflow.spark.source.sql_rows import SqlRows
 
-_log: Final = logging.getLogger("rocketflow.spark.source.row_reader")
+_log: Final = logging.getLogger("rocketflow.spark.rows")
 BATCH_BYTES: Final = 1 << 22
 _MERGE_BELOW_BYTES: Final = BATCH_BYTES // 4
 

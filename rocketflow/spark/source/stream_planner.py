@@ -32,7 +32,7 @@ from rocketflow.spark.source.task_planning import (
 from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
 from rocketflow_store.model.clock import Clock, SystemClock
 
-_log: Final = logging.getLogger("rocketflow.spark.source.stream_planner")
+_log: Final = logging.getLogger("rocketflow.spark.stream_planner")
 _LONG_POLL_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.001
 _LAST_PAUSE_S: Final = 0.008
