@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.records.encoding.relocate import relocate
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.assigned_properties import AssignedProperties
+    from rocketflow_store.append.assigned_properties import AssignedProperties
     from rocketflow_store.log.commit_log import CommitLog, Run
     from rocketflow_store.metadata.config_files.topic_table import TopicTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows

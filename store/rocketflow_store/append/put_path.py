@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from rocketflow_store.append.assigned_properties import NOTHING_ASSIGNED, Assigned, AssignedProperties
 from rocketflow_store.append.put_lock import PutLock, WaitingPut
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
-from rocketflow_store.assigned_properties import LMQ_QUEUE_ID, NOTHING_ASSIGNED, Assigned, AssignedProperties, lmq_units
 from rocketflow_store.format.batch_body import entry_positions
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID, lmq_units
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
 from rocketflow_store.metadata.config_files.topics import MAX_QUEUE_NUMS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.records.decoding.decode import RecordColumns

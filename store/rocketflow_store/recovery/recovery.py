@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.assigned_properties import LMQ_QUEUE_ID
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.log.resync import (
     is_end_blank,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.assigned_properties import lmq_units
+from rocketflow_store.format.light_queue_properties import lmq_units
 from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.model.message import (
     INNER_BATCH_FLAG,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.assigned_properties import gets_light_queues
+from rocketflow_store.format.light_queue_properties import gets_light_queues
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.message import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.topic_names import LMQ_PREFIX

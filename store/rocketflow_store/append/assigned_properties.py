@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID, gets_light_queues, lmq_units
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
@@ -17,10 +18,9 @@ from rocketflow_store.model.message import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
-    SCHEDULE_TOPIC,
 )
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
+from rocketflow_store.model.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 
-LMQ_QUEUE_ID: Final = 0
 _MAX_BATCH_NUM: Final = (1 << 15) - 1
 
 
@@ -127,11 +126,6 @@ class AssignedProperties:
             )
 
 
-def gets_light_queues(topic: str) -> bool:
-    """Whether messages of a topic are put into light queues; retries, delayed and system messages wait for theirs."""
-    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
-
-
 def _batch_num(properties: Mapping[str, str]) -> int:
     text = properties.get(PROPERTY_INNER_NUM, "")
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
@@ -140,16 +134,3 @@ def _batch_num(properties: Mapping[str, str]) -> int:
             PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} is {text!r}, must be 1 to {_MAX_BATCH_NUM}"
         )
     return number
-
-
-def lmq_units(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """(name, queue offset) of the light queues that a record says it is in."""
-    names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
-    offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-    if len(names) != len(offsets):
-        return ()
-    return tuple(
-        (name, int(offset))
-        for name, offset in zip(names, offsets, strict=True)
-        if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdigit() and len(offset) < 19
-    )

@@ -1,0 +1,36 @@
+"""Properties of messages that go into light message queues (LMQ) too, as RocketMQ 5 writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.model.message import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
+)
+from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+LMQ_QUEUE_ID: Final = 0
+
+
+def gets_light_queues(topic: str) -> bool:
+    """Whether messages of a topic are put into light queues; retries, delayed and system messages wait for theirs."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
+
+
+def lmq_units(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """(name, queue offset) of the light queues that a record says it is in."""
+    names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    if len(names) != len(offsets):
+        return ()
+    return tuple(
+        (name, int(offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdigit() and len(offset) < 19
+    )
