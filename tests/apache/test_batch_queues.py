@@ -14,7 +14,8 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import TopicConfig
-from rocketflow_store.model.message import INNER_BATCH_FLAG, MessageBatch
+from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from tests.apache.judge import VERSIONS_5, ApacheStore, compiled, versions
 
 pytestmark = pytest.mark.apache

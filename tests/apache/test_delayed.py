@@ -13,7 +13,7 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.apache.judge import VERSIONS_5
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES

@@ -17,7 +17,7 @@ from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_ti
 from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from tests.apache.judge import VERSIONS_5, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES

@@ -50,15 +50,10 @@ from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
-from rocketflow_store.model.message import (
-    INNER_BATCH_FLAG,
-    NEED_UNWRAP_FLAG,
-    PROPERTY_CRC32,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    SCHEDULE_TOPIC,
-)
 from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_id
-from rocketflow_store.model.topic_names import validate_group, validate_topic
+from rocketflow_store.model.property_names import PROPERTY_CRC32, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, validate_group, validate_topic
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS

@@ -19,8 +19,8 @@ from rocketflow_store.delivery.delay.delivery import DelayDelivery
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.reliability.checker import Verdict, check_copy, disorder
 from tests.reliability.delivering import COMMIT_BYTES
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread

@@ -27,8 +27,9 @@ from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFil
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError, StoreLockedError
-from rocketflow_store.model.message import SCHEDULE_TOPIC, MessageExt
+from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.telemetry import events
 

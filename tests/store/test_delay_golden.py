@@ -18,7 +18,7 @@ from rocketflow_store.delivery.delay.redelivery import redeliveries
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.encoding.relocate import relocate
 from tests.conftest import GOLDEN
 from tests.store.replay import records_of

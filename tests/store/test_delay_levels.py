@@ -10,7 +10,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 
 NOW = 1_700_000_000_000
 

@@ -15,7 +15,7 @@ from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, begin_
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 20,

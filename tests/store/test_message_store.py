@@ -44,7 +44,7 @@ from rocketflow_store.model.errors import (
     StoreVersionError,
     UnknownColumnError,
 )
-from rocketflow_store.model.message import COMPRESSED_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery

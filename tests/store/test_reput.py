@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rocketflow_store import StoreConfig
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.records.encoding.encode import EncodedChunk

@@ -24,7 +24,7 @@ from rocketflow_store.delivery.requeue.requeue_run import (
 from rocketflow_store.format.record import FIXED_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
-from rocketflow_store.model.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.store.damage import flip
 
 SMALL = StoreConfig(

@@ -28,8 +28,9 @@ from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
-from rocketflow_store.model.message import PROPERTY_CRC32, SCHEDULE_TOPIC
 from rocketflow_store.model.message_id import decode_offset_msg_id
+from rocketflow_store.model.property_names import PROPERTY_CRC32
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.conftest import GOLDEN
 
 SMALL = StoreConfig(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError
-from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.views.queues.stand_in import LogExtent, stand_in
 
 INTERNAL = (SCHEDULE_TOPIC, TIMER_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")

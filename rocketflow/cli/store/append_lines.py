@@ -46,7 +46,7 @@ def append_lines(
     """
     from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
     from rocketflow_store.model.errors import MessageRejectedError
-    from rocketflow_store.records.encoding.message_encoder import check_send_topic
+    from rocketflow_store.model.topic_names import check_send_topic
 
     try:
         check_send_topic(topic)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, MAX_QUEUE_NUMS, PERM_READ, PERM_WRITE, SIMPLE_CQ
+from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.topic_names import is_system_topic
+from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, check_send_topic, is_system_topic
 from rocketflow_store.reading.queue_figures import queue_size
-from rocketflow_store.records.encoding.message_encoder import check_send_topic
 
 if TYPE_CHECKING:
     from rocketflow_store import MessageStore, StoreConfig, StoreReader

@@ -14,10 +14,8 @@ from rocketflow_store.delivery.delay.redelivery import HALF_TOPIC
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, check_run_id
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.model.topic_names import validate_topic
-from rocketflow_store.records.encoding.message_encoder import check_send_topic
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
 from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:

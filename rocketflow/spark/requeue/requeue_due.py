@@ -23,7 +23,7 @@ from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
 from rocketflow_store.delivery.delay.redelivery import UNREADABLE
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
-from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from rocketflow.spark.source.source_options import given_settings, parse_stores
 from rocketflow_store.commits.batch_commit import check_sink_id
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.model.status import FlushDiskType
+from rocketflow_store.model.topic_names import check_send_topic
 from rocketflow_store.records.arrow.columns import SINK_COLUMNS, SOURCE_COLUMNS
-from rocketflow_store.records.encoding.message_encoder import check_send_topic
 from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID, gets_li
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import (
-    INNER_BATCH_FLAG,
+from rocketflow_store.model.property_names import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
 )
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:

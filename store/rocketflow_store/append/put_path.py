@@ -18,7 +18,6 @@ from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID, lmq_units
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, encode_record, record_size
-from rocketflow_store.metadata.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.model.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
@@ -30,21 +29,13 @@ from rocketflow_store.model.errors import (
     StorePoolDeficientError,
 )
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message import (
-    PROPERTY_DELAY,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-    SCHEDULE_TOPIC,
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
-    TRANSACTION_ROLLBACK,
-    Message,
-    MessageBatch,
-)
+from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import encode_host, offset_msg_id
+from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, deliver_time

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.model.message import (
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    SCHEDULE_TOPIC,
-)
-from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX
+from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rocketflow_store.model.topic_names import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

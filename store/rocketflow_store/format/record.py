@@ -37,9 +37,10 @@ from rocketflow_store.model.errors import (
     UnsupportedRecordError,
 )
 from rocketflow_store.model.java_compat import crc32, wrap_int32
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, MessageExt
+from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import decode_host
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 if TYPE_CHECKING:
     from typing import TypeAlias

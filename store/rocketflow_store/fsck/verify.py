@@ -43,7 +43,7 @@ from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import StoreError, UnreadableError
-from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
 from rocketflow_store.views.queues.claimed_places import (

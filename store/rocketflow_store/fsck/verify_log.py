@@ -17,8 +17,8 @@ from rocketflow_store.log.resync import is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import UnreadableError
-from rocketflow_store.model.message import INNER_BATCH_FLAG, SCHEDULE_TOPIC
-from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name, is_system_topic
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC, is_directory_name, is_system_topic
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run

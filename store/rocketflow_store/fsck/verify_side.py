@@ -16,8 +16,7 @@ from rocketflow_store.metadata.config_files.json_fields import int64_field, text
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import StoreLayout
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,7 +22,7 @@ from rocketflow_store.format.record import (
     SIZE_AND_MAGIC,
 )
 from rocketflow_store.model.java_compat import crc32
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

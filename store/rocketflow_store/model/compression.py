@@ -9,7 +9,7 @@ import zlib
 from typing import Final
 
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.model.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+from rocketflow_store.model.system_flags import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 _ZLIB_TYPES: Final = (0, 3)

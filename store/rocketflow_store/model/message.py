@@ -1,54 +1,15 @@
-"""What is put into a store (`Message`) and what comes out (`MessageExt`).
-
-Property names, system topics and sysFlag bits are RocketMQ's.
-"""
+"""What is put into a store (`Message`) and what comes out (`MessageExt`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-PROPERTY_TAGS: Final = "TAGS"
-PROPERTY_KEYS: Final = "KEYS"
-PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
-PROPERTY_DELAY: Final = "DELAY"
-PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
-PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
-PROPERTY_SHARDING_KEY: Final = "__SHARDINGKEY"
-PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
-PROPERTY_TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
-PROPERTY_TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
-PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
-PROPERTY_TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
-PROPERTY_TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
-PROPERTY_TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
-PROPERTY_TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
-PROPERTY_INNER_NUM: Final = "INNER_NUM"
-PROPERTY_INNER_BASE: Final = "INNER_BASE"
-PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
-PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
-PROPERTY_WAIT: Final = "WAIT"
-PROPERTY_CRC32: Final = "__CRC32#"
-TRANSIENT_PROPERTY_PREFIX: Final = "__RMQ.TRANSIENT."
-KEY_SEPARATOR: Final = " "
-
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-
-COMPRESSED_FLAG: Final = 0x1
-TRANSACTION_MASK: Final = 0xC
-TRANSACTION_PREPARED: Final = 0x4
-TRANSACTION_COMMIT: Final = 0x8
-TRANSACTION_ROLLBACK: Final = 0xC
-BORN_HOST_V6_FLAG: Final = 0x10
-STORE_HOST_V6_FLAG: Final = 0x20
-NEED_UNWRAP_FLAG: Final = 0x40
-INNER_BATCH_FLAG: Final = 0x80
-COMPRESSION_TYPE_SHIFT: Final = 8
-COMPRESSION_TYPE_MASK: Final = 0x700
 
 
 @dataclass(frozen=True, slots=True)

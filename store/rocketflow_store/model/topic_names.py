@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
-from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.model.property_names import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+)
+from rocketflow_store.model.status import PutMessageStatus
+
+MAX_QUEUE_NUMS: Final = 65_536
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
@@ -78,3 +88,26 @@ def _validate(kind: str, name: str, most: int) -> str:
     if not _NAME.fullmatch(name):
         raise StoreConfigError(kind, name, f"a {kind} name may hold only letters, digits, % | - and _")
     return name
+
+
+def check_topic(topic: str, row: int | None = None) -> None:
+    """Refuse a topic name that RocketMQ refuses; what passes is safe as a directory name."""
+    try:
+        validate_topic(topic)
+    except StoreConfigError as error:
+        raise MessageRejectedError(
+            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic[:64]!r}: {error.why}", row
+        ) from error
+
+
+@lru_cache(maxsize=4096)  # of names that pass: an error is not kept
+def check_send_topic(topic: str, row: int | None = None) -> None:
+    """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
+    check_topic(topic, row)
+    if topic.startswith(LMQ_PREFIX):
+        why = f"topic {topic!r}: a light queue gets messages of other topics, by {PROPERTY_INNER_MULTI_DISPATCH}"
+        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
+    if is_send_refused(topic):
+        raise MessageRejectedError(
+            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r}: only the store itself writes to this topic", row
+        )

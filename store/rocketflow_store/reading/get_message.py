@@ -14,7 +14,7 @@ from rocketflow_store.format.light_queue_properties import lmq_units
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message import PROPERTY_TAGS
+from rocketflow_store.model.property_names import PROPERTY_TAGS
 from rocketflow_store.model.status import GetMessageStatus
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages

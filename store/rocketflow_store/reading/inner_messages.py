@@ -9,7 +9,7 @@ from rocketflow_store.format.batch_body import decode_batch_body
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.java_compat import crc32
-from rocketflow_store.model.message import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 
 if TYPE_CHECKING:
     from rocketflow_store.model.message import MessageExt

@@ -16,7 +16,7 @@ from rocketflow_store.model.errors import (
     StoreError,
     UnreadableError,
 )
-from rocketflow_store.model.message import COMPRESSED_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.arrow.hashing import string_hashes

@@ -18,7 +18,7 @@ from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage

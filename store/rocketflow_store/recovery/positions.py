@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.recovery.quarantine import CLAMPED, Quarantine
 from rocketflow_store.views.queues.queue_table import LMQ_PREFIX
 

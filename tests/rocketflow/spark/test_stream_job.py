@@ -16,7 +16,7 @@ from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.rocketflow.spark.stores import append, numbered
 
 if TYPE_CHECKING:

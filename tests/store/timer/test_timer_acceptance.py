@@ -14,8 +14,8 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.reliability.trials import COMMAND_LINE, environment
 
 NOW = 1_800_000_000_400

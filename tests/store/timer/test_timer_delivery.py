@@ -23,8 +23,8 @@ from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.model.message import TIMER_TOPIC
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
 from tests.reliability.trials import LEVEL, seeds
 from tests.store.timer.worlds import DAY, HOUR, SECOND, START, World, keep, lose_something

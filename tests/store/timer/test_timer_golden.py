@@ -19,7 +19,7 @@ from rocketflow_store.delivery.timer.timer_log import DELETE, ROLL, TimerLog
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.dump_file import dump_file, kind_of
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from tests.conftest import GOLDEN
 
 HOUR = 3_600_000

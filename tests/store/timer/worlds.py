@@ -13,7 +13,7 @@ from pathlib import Path
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.message import TIMER_TOPIC
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 
 START = 1_800_000_000_000
 SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000

@@ -22,8 +22,7 @@ from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMove
 from rocketflow_store.delivery.delay.positions import Positions, file_lags, find_positions
 from rocketflow_store.delivery.delay.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.model.message import SCHEDULE_TOPIC
-from rocketflow_store.model.topic_names import RETRY_PREFIX
+from rocketflow_store.model.topic_names import RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 

@@ -9,7 +9,7 @@ from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoi
 from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
 from rocketflow_store.metadata.config_files import DelayOffsetsFile
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from rocketflow_store.reading.store_reader import StoreReader

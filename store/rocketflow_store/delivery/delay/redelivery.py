@@ -22,13 +22,8 @@ import pyarrow.compute as pc
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.message import (
-    PROPERTY_DELAY,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-    SCHEDULE_TOPIC,
-)
-from rocketflow_store.model.topic_names import RETRY_PREFIX, is_send_refused, validate_topic
+from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rocketflow_store.model.topic_names import RETRY_PREFIX, SCHEDULE_TOPIC, is_send_refused, validate_topic
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
 from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.records.encoding.reput import reput, reputtable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.delivery.delay.delivery import DelayDelivery
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.model.errors import StoreClosedError
-from rocketflow_store.model.message import SCHEDULE_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

@@ -31,14 +31,14 @@ from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_WAIT,
-    SCHEDULE_TOPIC,
 )
-from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns

@@ -19,7 +19,7 @@ from rocketflow_store.delivery.requeue.retry_topics import (
     group_of_retry_topic,
 )
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
-from rocketflow_store.model.message import PROPERTY_DELAY
+from rocketflow_store.model.property_names import PROPERTY_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from rocketflow_store.metadata.native.commit_envelope import (
     CommitEnvelope,
     decode_envelope,
 )
-from rocketflow_store.model.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers
 

@@ -18,7 +18,7 @@ from rocketflow_store.delivery.requeue.requeue_properties import (
     PROPERTY_REQUEUE_RUN_ID,
 )
 from rocketflow_store.model.errors import CorruptRecordError, MessageRejectedError, StoreError
-from rocketflow_store.model.message import PROPERTY_SHARDING_KEY
+from rocketflow_store.model.property_names import PROPERTY_SHARDING_KEY
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.arrow.hashing import string_hashes

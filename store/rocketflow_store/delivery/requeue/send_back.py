@@ -28,13 +28,13 @@ from rocketflow_store.delivery.requeue.retry_topics import (
     retry_topic,
 )
 from rocketflow_store.model.errors import MessageNotFoundError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.message import Message
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_WAIT,
-    Message,
 )
 from rocketflow_store.records.arrow.hashing import splitmix64
 

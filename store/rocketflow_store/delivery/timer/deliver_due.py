@@ -17,7 +17,8 @@ from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID, TimerRows
 from rocketflow_store.delivery.timer.turns import my_turn
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.message import PROPERTY_UNIQ_KEY, TIMER_TOPIC
+from rocketflow_store.model.property_names import PROPERTY_UNIQ_KEY
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from rocketflow_store.delivery.timer.timer_rows import (
     rows_of_units,
 )
 from rocketflow_store.format.consume_queue_unit import units_of
-from rocketflow_store.model.message import PROPERTY_TIMER_DEL_UNIQKEY
+from rocketflow_store.model.property_names import PROPERTY_TIMER_DEL_UNIQKEY
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.decoding.decode import RecordColumns
 

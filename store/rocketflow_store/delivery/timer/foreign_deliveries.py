@@ -18,7 +18,7 @@ from rocketflow_store.delivery.timer.timer_rows import born_timestamps, identiti
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.log.readable_runs import readable_runs
 from rocketflow_store.model.errors import StoreError, UnreadableError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.property_names import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEQUEUE_MS,

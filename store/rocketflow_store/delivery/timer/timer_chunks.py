@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from rocketflow_store.delivery.timer.timer_rows import real_places
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
-from rocketflow_store.model.message import (
+from rocketflow_store.model.property_names import (
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_ROLL_TIMES,
-    TIMER_TOPIC,
 )
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.records.encoding.reput import reput
 
 if TYPE_CHECKING:

@@ -40,9 +40,7 @@ from rocketflow_store.delivery.timer.timer_rows import (
     read_timer_rows,
 )
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
-from rocketflow_store.model.message import (
-    TIMER_TOPIC,
-)
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,16 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.model.errors import UnreadableError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.property_names import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_UNIQ_KEY,
-    TIMER_TOPIC,
 )
-from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
+from rocketflow_store.model.topic_names import TIMER_TOPIC, is_directory_name, is_system_topic
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.records.decoding.properties import integers

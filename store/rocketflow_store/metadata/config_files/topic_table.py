@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.topic_names import is_system_topic
-from rocketflow_store.records.encoding.message_encoder import check_topic
+from rocketflow_store.model.topic_names import check_topic, is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow_store.metadata.config_files import TopicsFile

@@ -15,7 +15,7 @@ from rocketflow_store.metadata.config_files.json_fields import (
 )
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import validate_topic
+from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
-MAX_QUEUE_NUMS: Final = 65_536
 
 QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
 SIMPLE_CQ: Final = "SimpleCQ"

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.model.message import PROPERTY_UNIQ_KEY
 from rocketflow_store.model.message_id import UNIQ_KEYS
+from rocketflow_store.model.property_names import PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     import numpy.typing as npt

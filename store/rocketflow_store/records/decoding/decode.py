@@ -16,8 +16,8 @@ import pyarrow as pa
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 from rocketflow_store.model.message_id import decode_host
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 from rocketflow_store.records.arrow.gather import (
     constant_string,

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.format.light_queue_properties import lmq_units
 from rocketflow_store.model.java_compat import wrap_int64
-from rocketflow_store.model.message import (
-    INNER_BATCH_FLAG,
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -20,12 +19,14 @@ from rocketflow_store.model.message import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
-    SCHEDULE_TOPIC,
+)
+from rocketflow_store.model.system_flags import (
+    INNER_BATCH_FLAG,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, is_directory_name
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 

@@ -12,13 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
-from rocketflow_store.model.message import (
-    INNER_BATCH_FLAG,
-    NEED_UNWRAP_FLAG,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-)
+from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array

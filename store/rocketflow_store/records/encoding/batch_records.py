@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from rocketflow_store.records.arrow.arrays import (
     EMPTY,
     binary_array,

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -19,13 +19,10 @@ from rocketflow_store.model.message import (
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
 )
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.system_flags import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,11 +24,11 @@ from rocketflow_store.format.record import (
     check_fits_a_file,
     record_size,
 )
-from rocketflow_store.metadata.config_files.topics import MAX_QUEUE_NUMS
 from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message import (
-    BORN_HOST_V6_FLAG,
+from rocketflow_store.model.message import Message
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -37,14 +37,10 @@ from rocketflow_store.model.message import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
-    SCHEDULE_TOPIC,
-    STORE_HOST_V6_FLAG,
-    TIMER_TOPIC,
-    Message,
 )
-from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketflow_store.model.topic_names import LMQ_PREFIX, MAX_QUEUE_NUMS, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic
 from rocketflow_store.records.arrow.arrays import (
     EMPTY,
     binary_array,
@@ -66,7 +62,7 @@ from rocketflow_store.records.decoding.index_entries import IndexEntries, index_
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.encoding.delayed_placement import REQUESTS, place_for_later
 from rocketflow_store.records.encoding.light_queues import LightQueues, room_needed, with_room
-from rocketflow_store.records.encoding.message_encoder import MessageEncoder, check_send_topic
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder
 from rocketflow_store.records.encoding.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.records.encoding.record_heads import AFTER_HOSTS, BEFORE_HOSTS
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rocketflow_store.format.light_queue_properties import gets_light_queues
 from rocketflow_store.model.errors import CorruptRecordError
-from rocketflow_store.model.message import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.records.arrow.arrays import binary_array, join
 from rocketflow_store.records.decoding.properties import split_properties

@@ -7,7 +7,6 @@ delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,15 +15,13 @@ from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields
-from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.model.message import (
-    BORN_HOST_V6_FLAG,
-    INNER_BATCH_FLAG,
-    NEED_UNWRAP_FLAG,
+from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.message import Message, MessageBatch
+from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
+from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
-    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
@@ -35,16 +32,20 @@ from rocketflow_store.model.message import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
-    STORE_HOST_V6_FLAG,
-    TIMER_TOPIC,
-    TRANSACTION_MASK,
     TRANSIENT_PROPERTY_PREFIX,
-    Message,
-    MessageBatch,
 )
-from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import LMQ_PREFIX, is_send_refused, validate_topic
+from rocketflow_store.model.system_flags import (
+    BORN_HOST_V6_FLAG,
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_MASK,
+)
+from rocketflow_store.model.topic_names import (
+    TIMER_TOPIC,
+    check_send_topic,
+)
 from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
 from rocketflow_store.records.encoding.delayed_placement import place_for_later
 
@@ -55,29 +56,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
     from rocketflow_store.settings.store_config import StoreConfig
-
-
-def check_topic(topic: str, row: int | None = None) -> None:
-    """Refuse a topic name that RocketMQ refuses; what passes is safe as a directory name."""
-    try:
-        validate_topic(topic)
-    except StoreConfigError as error:
-        raise MessageRejectedError(
-            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic[:64]!r}: {error.why}", row
-        ) from error
-
-
-@lru_cache(maxsize=4096)  # of names that pass: an error is not kept
-def check_send_topic(topic: str, row: int | None = None) -> None:
-    """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
-    check_topic(topic, row)
-    if topic.startswith(LMQ_PREFIX):
-        why = f"topic {topic!r}: a light queue gets messages of other topics, by {PROPERTY_INNER_MULTI_DISPATCH}"
-        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
-    if is_send_refused(topic):
-        raise MessageRejectedError(
-            PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r}: only the store itself writes to this topic", row
-        )
 
 
 def _check_numbers(message: Message) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import (
+from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,

@@ -8,7 +8,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, property_crc_tail
-from rocketflow_store.model.message import BORN_HOST_V6_FLAG
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG
 
 if TYPE_CHECKING:
     import numpy.typing as npt

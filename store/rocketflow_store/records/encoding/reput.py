@@ -27,18 +27,16 @@ import pyarrow.compute as pc
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.message import (
-    INNER_BATCH_FLAG,
+from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
-    SCHEDULE_TOPIC,
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
 )
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, TRANSACTION_COMMIT, TRANSACTION_MASK
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.arrays import binary_array, bool_array, fixed_width, join, taken
 from rocketflow_store.records.arrow.gather import gather, windows_at
 from rocketflow_store.records.arrow.hashing import string_hashes

@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.message import (
-    KEY_SEPARATOR,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-    TRANSACTION_MASK,
-    TRANSACTION_ROLLBACK,
-)
+from rocketflow_store.model.property_names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.system_flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,17 @@
+"""Bits of a record's sysFlag (RocketMQ's MessageSysFlag)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPRESSED_FLAG: Final = 0x1
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+BORN_HOST_V6_FLAG: Final = 0x10
+STORE_HOST_V6_FLAG: Final = 0x20
+NEED_UNWRAP_FLAG: Final = 0x40
+INNER_BATCH_FLAG: Final = 0x80
+COMPRESSION_TYPE_SHIFT: Final = 8
+COMPRESSION_TYPE_MASK: Final = 0x700
