@@ -12,9 +12,9 @@ import pyarrow as pa
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
 from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch
 from rocketflow_store.commits.staged_part import batch_directory, stage
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StorePaths
 from tests.apache.judge import JudgedMessage, read_ours
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.simulated_disk import SimulatedDisk, State

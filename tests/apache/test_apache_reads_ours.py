@@ -15,9 +15,9 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.message import MessageBatch
-from rocketflow_store.settings.store_config import StorePaths
 from tests.apache.judge import ApacheStore, read_ours, versions
 from tests.reliability.trials import ROOT, environment
 

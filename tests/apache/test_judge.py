@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import StoreConfig
+from rocketflow_store.metadata.layout.file_sizes import config_for_store
 from tests.apache.judge import ApacheStore
 from tests.conftest import GOLDEN
 
@@ -48,7 +48,7 @@ def test_the_judge_reads_apaches_own(
             *(one.body_crc, one.tags_code, one.msg_id, one.born_host, one.store_host),
             *(hashlib.sha256(one.body).hexdigest(), one.properties),
         )
-        for one in apache.read(path, StoreConfig.for_store(path), queues)
+        for one in apache.read(path, config_for_store(path), queues)
     }
     assert len(written) == len(lines)
     assert read == written

@@ -43,8 +43,10 @@ from rocketflow_store.format.record import RecordFields, decode_record, encode_b
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.stop_record import StopRecord
@@ -67,7 +69,6 @@ from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.settings.broker_conf import load_broker_conf
-from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
@@ -560,7 +561,7 @@ def store_meta(data: bytes) -> None:
     placed("s/rocketflow/store.meta", data)
     if not data:
         paths.meta.unlink()
-    StoreMeta.load_or_create(paths, CONFIG.fitted_to(paths), lambda: "5.5")
+    StoreMeta.load_or_create(paths, fitted_to(CONFIG, paths), lambda: "5.5")
 
 
 def store_meta_seeds() -> list[bytes]:

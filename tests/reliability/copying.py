@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.settings.store_config import StorePaths
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from tests.reliability.checker import Verdict, check_copy
 from tests.reliability.driver_process import Driver, Outcome
 from tests.reliability.faulty_source import staged_files

@@ -28,7 +28,7 @@ from rocketflow.spark.sink import writers as sink
 from rocketflow.spark.sink.append_port import DirectAppendPort
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
-from rocketflow_store.settings.store_config import StorePaths
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from tests.reliability.disk_calls import CALLS, KillPoint
 from tests.reliability.faults import Faults
 

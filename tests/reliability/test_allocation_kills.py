@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from rocketflow_store.settings.store_config import StorePaths
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from tests.reliability.checker import check
 from tests.reliability.disk_calls import needs_strace, spread
 from tests.reliability.results import Tally

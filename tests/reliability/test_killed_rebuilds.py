@@ -17,8 +17,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.recovery.derived_swap import finish_swap
-from rocketflow_store.settings.store_config import StorePaths
 from tests.bench.data import rows
 from tests.reliability.results import Tally
 from tests.reliability.trials import COMMAND_LINE, environment, seeds

@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
 from rocketflow.spark.shared import quiet_daemon
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.recovery.derived_swap import finish_swap
-from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.results import Tally, until_one_happened
 from tests.reliability.test_killed_rebuilds import are_gone, children, derived, harm, made
 from tests.reliability.trials import FULL, environment, seeds

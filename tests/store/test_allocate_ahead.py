@@ -18,8 +18,8 @@ from rocketflow_store.files import memory_lock, os_files
 from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.files.mapped.locked_files import LockedFiles
 from rocketflow_store.files.mapped.log_directories import LogDirectories
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
-from rocketflow_store.settings.store_config import StorePaths
 
 SIZE = 1 << 16
 BODY = b"b" * 900

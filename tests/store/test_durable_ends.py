@@ -17,9 +17,9 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.engine import message_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
-from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.trials import LEVEL, ROOT, SEED, environment
 from tests.store.damage import CONFIG
 

@@ -13,10 +13,10 @@ from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.index_layout import index_file_size
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.file_sizes import detect_sizes
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
-from rocketflow_store.settings.store_config import StorePaths
 from tests.store.damage import digests
 
 SMALL: dict[str, Any] = {

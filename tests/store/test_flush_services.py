@@ -13,11 +13,11 @@ from rocketflow_store.append.chunk_append import PlacedChunk
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.records.encoding.encode import EncodedChunk
-from rocketflow_store.settings.store_config import StorePaths
 
 START = 1_700_000_000_000
 LOG_SIZE = 1 << 16

@@ -22,7 +22,8 @@ from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.metadata.layout.store_layout import StoreLayout, recorded_layout, side_directory
+from rocketflow_store.metadata.layout.store_layout import StoreLayout, asked_layout, recorded_layout, side_directory
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     MissingStorePathError,
@@ -31,7 +32,6 @@ from rocketflow_store.model.errors import (
     StoreFullError,
     StoreVersionError,
 )
-from rocketflow_store.settings.store_config import StorePaths
 from tests.reliability.trials import some
 
 SIZE = 8192
@@ -302,14 +302,14 @@ def test_settings_of_a_broker(tmp_path: Path) -> None:
         "readOnlyCommitLogStorePaths=/disk3/log\nstorePathConsumeQueue=/data/store/consumequeue\n"
     )
     config = StoreConfig.from_broker_conf(conf)
-    assert config.asked_layout(tmp_path) == StoreLayout(("commitlog", "/disk2/log"), ("/disk3/log",))
-    assert StoreConfig().asked_layout(tmp_path) is None
+    assert asked_layout(tmp_path, config) == StoreLayout(("commitlog", "/disk2/log"), ("/disk3/log",))
+    assert asked_layout(tmp_path, StoreConfig()) is None
     conf.write_text("storePathRootDir=/data/store\nstorePathCommitLog=/data/store/commitlog\n")
-    layout = StoreConfig.from_broker_conf(conf).asked_layout(tmp_path)
+    layout = asked_layout(tmp_path, StoreConfig.from_broker_conf(conf))
     assert layout is not None
     assert layout.is_default
     with pytest.raises(StoreConfigError, match="none is left"):
-        replace(config, read_only_commit_log_store_paths="commitlog;/disk2/log").asked_layout(tmp_path)
+        asked_layout(tmp_path, replace(config, read_only_commit_log_store_paths="commitlog;/disk2/log"))
 
 
 # -- what is not there is refused

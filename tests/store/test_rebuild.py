@@ -21,6 +21,7 @@ from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
@@ -40,7 +41,6 @@ from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.recovery.derived_swap import finish_swap
-from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.views.index import index_build
 from tests.reliability.disk_layer import CHANGES, Failing, Recording
 from tests.reliability.simulated_disk import SimulatedDisk, State

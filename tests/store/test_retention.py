@@ -31,6 +31,7 @@ from rocketflow_store.engine.retention import (
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
@@ -43,7 +44,6 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StorePaths
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_006_400_000 - 1_700_006_400_000 % (24 * HOUR_MS) + 12 * HOUR_MS

@@ -34,10 +34,10 @@ from rocketflow_store.commits.staged_part import StagedPart, batch_directory, st
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import CorruptRecordError, StoreFencedError
 from rocketflow_store.model.results import AppendBatchResult
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StorePaths
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 from tests.store.damage import flip
 

@@ -17,6 +17,7 @@ import pytest
 
 from rocketflow_store import GetMessageResult, GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.record import decode_record
+from rocketflow_store.metadata.layout.file_sizes import config_for_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import ResultReleasedError
 
@@ -298,7 +299,7 @@ def test_transfer_limits(tmp_path: Path) -> None:
         size = store.get_message("t", 0, 0, 1).buffer_total_size
 
     def got(**limits: int) -> GetMessageResult:
-        with StoreReader(path, StoreConfig.for_store(path, **limits)) as reader:
+        with StoreReader(path, config_for_store(path, **limits)) as reader:
             return reader.get_message("t", 0, 0, 64)
 
     memory, disk = {"access_message_in_memory_max_ratio": 100}, {"access_message_in_memory_max_ratio": 0}

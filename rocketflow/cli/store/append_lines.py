@@ -79,7 +79,7 @@ def append_lines(
 
 def _check_exists(path: str, config: StoreConfig | None) -> None:
     """Refuse a path where an append would begin a store; the open refuses one that holds something else."""
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
     root = Path(path)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):

@@ -14,8 +14,8 @@ def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | Non
     """The files that went (or would), oldest first, and where the store begins then."""
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
     from rocketflow_store.engine.clean_service import preview_clean
+    from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
     from rocketflow_store.model.errors import NotAStoreError
-    from rocketflow_store.settings.store_config import StorePaths, check_directory
 
     check_directory(Path(path), must_exist=True)
     config = config or StoreConfig()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> dict[str, Any]:
     """What was (or would be) found, cut and dispatched."""
     from rocketflow_store import MessageStore
+    from rocketflow_store.metadata.layout.store_paths import check_directory
     from rocketflow_store.recovery.preview import preview_recovery
-    from rocketflow_store.settings.store_config import check_directory
 
     check_directory(Path(path), must_exist=True)
     if dry_run:

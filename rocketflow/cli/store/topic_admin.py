@@ -120,8 +120,8 @@ def _check_count(queues: int) -> None:
 
 def _opened(path: str, config: StoreConfig) -> MessageStore:
     from rocketflow_store import MessageStore
+    from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
     from rocketflow_store.model.errors import NotAStoreError
-    from rocketflow_store.settings.store_config import StorePaths, check_directory
 
     root = Path(path).absolute()
     check_directory(root, must_exist=True)

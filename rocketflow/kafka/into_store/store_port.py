@@ -10,8 +10,9 @@ from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files.lock import when_free
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     import threading

@@ -31,9 +31,10 @@ from rocketflow.quality.check.split import (
 )
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -24,8 +24,8 @@ from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progr
 from rocketflow_store.commits.staged_part import batch_directory, load_all
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import when_free
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.clock import SystemClock
-from rocketflow_store.settings.store_config import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

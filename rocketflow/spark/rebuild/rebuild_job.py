@@ -15,10 +15,11 @@ from rocketflow.process.job_timing import timing
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.remote import is_uri
 from rocketflow_store.format.derived_profile import PROFILES
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.rebuild.places import check_target_given
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

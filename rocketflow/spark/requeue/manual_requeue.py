@@ -34,9 +34,10 @@ from rocketflow_store.delivery.requeue.requeue_run import (
 )
 from rocketflow_store.metadata.config_files import TopicsFile
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.topic_names import check_send_topic
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

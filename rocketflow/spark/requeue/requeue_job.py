@@ -17,9 +17,9 @@ from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.shared.store_when_free import COMMITS_TAKE_S
 from rocketflow_store.files.lock import lock_holder, when_free
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StorePaths, check_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from rocketflow_store.commits.batch_commit import commit_batch, commit_nothing
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files.lock import when_free
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StorePaths
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink.sink_options import SinkOptions

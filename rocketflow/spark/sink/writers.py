@@ -30,11 +30,12 @@ from rocketflow_store.commits.batch_commit import (
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.metadata.config_files import TopicsFile
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_writable_directory
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

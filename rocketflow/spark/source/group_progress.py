@@ -21,8 +21,8 @@ from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsFile
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.settings.store_config import StorePaths
 
 _log: Final = logging.getLogger("rocketflow.spark.group_progress")
 

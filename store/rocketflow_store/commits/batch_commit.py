@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.results import AppendBatchResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.settings.store_config import StorePaths
 
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
 _SCAN_UNITS: Final = 1 << 16

@@ -18,7 +18,7 @@ from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope, dec
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 _HEAD_SIZE: Final = 18
 

@@ -24,8 +24,8 @@ from rocketflow_store.metadata.native.commit_envelope import (
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.reading.store_queries import StoreQueries
-    from rocketflow_store.settings.store_config import StorePaths
 
 _LAST_OF_A_TAG: Final = 64
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.reading.store_reader import StoreReader
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 

@@ -26,6 +26,7 @@ from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_writable_directory
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.errors import (
     MessageRejectedError,
@@ -40,7 +41,7 @@ from rocketflow_store.model.topic_names import is_directory_name, is_system_topi
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.derived_state import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_writable_directory
+from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch

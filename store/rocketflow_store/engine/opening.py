@@ -49,8 +49,9 @@ from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.log_directories import LogDirectories
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.confirm import Confirmed
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _FAR_AHEAD_MS: Final = 24 * 3_600_000
 """So far a clock may have been set back: what is told beyond is what damage made of it."""

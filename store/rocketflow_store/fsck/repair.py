@@ -31,10 +31,11 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
-from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
+from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS, fitted_to
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import FORMAT_VERSION, refuse_another_version
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.healing import begin_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord
@@ -46,7 +47,7 @@ from rocketflow_store.recovery.derived_profile import profile_to_write
 from rocketflow_store.recovery.derived_state import believed_record
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.claimed_places import (
@@ -298,7 +299,7 @@ class _Apply:
 
     def __init__(self, paths: StorePaths, config: StoreConfig | None, found: VerifyResult, plan: RepairPlan) -> None:
         self._paths, self._found, self._plan = paths, found, plan
-        self._config = (config or StoreConfig()).fitted_to(paths)
+        self._config = fitted_to(config or StoreConfig(), paths)
         self._quarantine = Quarantine(self._paths)
         self._damage = sorted((one.phy_offset, one.end) for one in found.damage)
         self._profile = profile_to_write(paths, self._config)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.fsck.findings import FindingList
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.fsck.findings import FindingList
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 KIND: Final = "timer"
 _NAME_DIGITS: Final = 20

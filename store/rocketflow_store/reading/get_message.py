@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
     from rocketflow_store.records.decoding.decode import QueueIdentity
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 

@@ -17,7 +17,9 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.other_engines import warn_of_rocksdb_data
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
@@ -26,7 +28,7 @@ from rocketflow_store.reading.tag_query import tag_coverage
 from rocketflow_store.recovery.derived_profile import profile_of
 from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.recovery.protected_range import readable_range
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.index.tag_stretches import TagJudge, TagStretches
@@ -73,7 +75,7 @@ class StoreReader:
         warn_of_rocksdb_data(self.path)
         if not self.paths.looks_like_store() and any(self.path.iterdir()):
             raise NotAStoreError(self.path, "holds no commitlog/; give the directory that storePathRootDir names")
-        self.config = (config or StoreConfig()).fitted_to(self.paths)
+        self.config = fitted_to(config or StoreConfig(), self.paths)
         self._files = self._log_files_type(
             self.paths.log_directories(), self.config.mapped_file_size_commit_log, write=False
         )
@@ -151,7 +153,7 @@ class StoreReader:
     def _fit(self) -> None:
         """Sizes may be told only now (the store was empty when it was opened), and a writer may use more paths."""
         self._meta_mark = self.paths.meta_mark()
-        config, paths = self.config.fitted_to(self.paths), StorePaths.of(self.path, self.config)
+        config, paths = fitted_to(self.config, self.paths), StorePaths.of(self.path, self.config)
         if config != self.config or paths != self.paths:
             path = self.path
             self.close()

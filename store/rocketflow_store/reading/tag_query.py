@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.store_queries import StoreQueries
-    from rocketflow_store.settings.store_config import StorePaths
     from rocketflow_store.views.index.index_service import IndexService
 
 _UNITS_AT_ONCE: Final = 1 << 14

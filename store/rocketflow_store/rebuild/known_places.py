@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.rebuild.scan_stage import LogFindings
     from rocketflow_store.rebuild.store_state import StoreState
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Queue = tuple[str, int]
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from rocketflow_store.files import os_files
 from rocketflow_store.files.remote import RemoteDirectory, is_uri
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.model.errors import NotAStoreError, StoreVersionError
 from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
 from rocketflow_store.rebuild.skeleton import make_skeleton
 from rocketflow_store.recovery.derived_state import fitted_config
-from rocketflow_store.settings.store_config import StoreConfig, StorePaths, check_directory
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

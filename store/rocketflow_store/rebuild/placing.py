@@ -12,8 +12,9 @@ from rocketflow_store.recovery.derived_swap import DerivedSwap, files_below, sam
 from rocketflow_store.views.index.index_service import is_index_name, next_name
 
 if TYPE_CHECKING:
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.rebuild.scan_task import QueueChoice
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 _NAME_DIGITS: Final = 20
 

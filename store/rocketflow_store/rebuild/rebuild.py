@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.rebuild.progress import Progress
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 
 def rebuild_store(

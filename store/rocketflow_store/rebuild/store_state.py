@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.stop_record import StopRecord
     from rocketflow_store.rebuild.result import RebuildRequest
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Queue = tuple[str, int]
 

@@ -15,7 +15,8 @@ from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.index.tag_stretches import TagJudge
 
 if TYPE_CHECKING:
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 
 def profile_of(paths: StorePaths, config: StoreConfig) -> str:

@@ -28,7 +28,7 @@ from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
-from rocketflow_store.metadata.layout.file_sizes import batch_file_size
+from rocketflow_store.metadata.layout.file_sizes import batch_file_size, fitted_to
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
@@ -61,8 +61,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.stop_record import IndexState, QueueState
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.index.index_service import IndexService
 
 Queue = tuple[str, int]
@@ -455,7 +456,7 @@ def _are_of(log: CommitLogView, key: Queue, units: npt.NDArray[np.void], end: in
 
 def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
     """`config` with the file sizes that the store has, also where a batch queue's only file was cut or is gone."""
-    config, record = config.fitted_to(paths), believed_record(paths)
+    config, record = fitted_to(config, paths), believed_record(paths)
     size = batch_file_size(paths, record.batch_file_size if record is not None and record.batch_file_size else None)
     return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)
 

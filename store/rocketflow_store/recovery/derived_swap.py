@@ -26,7 +26,7 @@ from rocketflow_store.model.errors import StoreVersionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 _JOURNAL: Final = "swap"
 _OLD: Final = "old"

@@ -14,7 +14,7 @@ from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.views.queues.queue_table import FileQueueTable

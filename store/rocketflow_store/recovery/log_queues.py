@@ -18,8 +18,9 @@ from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_o
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 Queue = tuple[str, int]
 Ranges = dict[Queue, tuple[int, int]]

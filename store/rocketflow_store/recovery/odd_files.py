@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 
 def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:

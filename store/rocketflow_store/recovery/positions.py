@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.metadata.config_files import ConfigFiles, ConsumerOffsetsFile
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 

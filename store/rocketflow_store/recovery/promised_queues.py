@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.metadata.native.stop_record import QueueState, StopRecord
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 

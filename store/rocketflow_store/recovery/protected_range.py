@@ -8,7 +8,7 @@ from rocketflow_store.log.record_crc_range import RecordCrcRange
 from rocketflow_store.metadata.native.confirm import read_confirm
 
 if TYPE_CHECKING:
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 _FAR: Final = 1 << 62
 

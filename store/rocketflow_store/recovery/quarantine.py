@@ -18,7 +18,7 @@ from rocketflow_store.telemetry.events import CLAMPED, CUT, HEALED, LOST, QUARAN
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 __all__ = ["CLAMPED", "CUT", "HEALED", "LOST", "QUARANTINED", "SET_ASIDE", "Quarantine"]
 

@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
     from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.metadata.native.stop_record import StopRecord
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.recovery.derived_state import LostState
-    from rocketflow_store.settings.store_config import StorePaths
     from rocketflow_store.views.dispatch.dispatcher import Dispatcher
     from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue

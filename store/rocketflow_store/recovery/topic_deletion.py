@@ -16,7 +16,7 @@ from rocketflow_store.metadata.native.stop_record import StopRecord
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 
 def begin_deletion(paths: StorePaths, topic: str, floor: int) -> None:

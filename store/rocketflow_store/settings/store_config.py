@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.files.mapped.log_directories import LogDirectories
-from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.derived_profile import PROFILE_55, PROFILES
 from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
-from rocketflow_store.metadata.layout.file_sizes import detect_sizes
-from rocketflow_store.metadata.layout.store_layout import (
-    StoreLayout,
-    find_layout,
-    has_owner_file,
-    parse_layout,
-    side_directory,
-)
 from rocketflow_store.model.clock import Clock, SystemClock
-from rocketflow_store.model.errors import NotAStoreError, StoreConfigError
+from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.settings.loader import LIMITS, camel_case, fields_of, load_settings, warn_once, without_effect
+from rocketflow_store.settings.loader import LIMITS, camel_case, fields_of, load_settings, without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,210 +28,11 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
-class StorePaths:
-    """Where the files of the store at `root` are. `StorePaths(root)` is where they are by default; `of` looks."""
-
-    root: Path
-    layout: StoreLayout = field(default_factory=StoreLayout)
-
-    @classmethod
-    def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
-        """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
-        if config is not None:
-            warn_once(config, root)
-        return cls(root, find_layout(root, None if config is None else config.asked_layout(root)))
-
-    @property
-    def commit_logs(self) -> tuple[Path, ...]:
-        """Every directory that may hold files of the log."""
-        return tuple(self.root / one for one in self.layout.all_commit_logs)
-
-    @property
-    def commit_log(self) -> Path:
-        """The directory of the log, or the first of several: to name the log by."""
-        return self.commit_logs[0]
-
-    def log_directories(self) -> LogDirectories:
-        """The directories of the log, and where new files for them are made: on their disk."""
-        layout = self.layout
-        writable = [self.root / one for one in layout.commit_logs]
-        staging = {
-            path: side_directory(path) / "tmp"
-            if has_owner_file(one) or _on_another_disk(path, self.root)
-            else self.allocating
-            for one, path in zip(layout.commit_logs, writable, strict=True)
-        }
-        return LogDirectories(writable, [self.root / one for one in layout.read_only_commit_logs], staging)
-
-    @property
-    def consume_queue(self) -> Path:
-        return self.root / self.layout.consume_queue
-
-    @property
-    def batch_consume_queue(self) -> Path:
-        return self.root / "batchconsumequeue"
-
-    @property
-    def consume_queue_ext(self) -> Path:
-        return self.root / "consumequeue_ext"
-
-    @property
-    def index(self) -> Path:
-        return self.root / self.layout.index
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
-    def abort(self) -> Path:
-        return self.root / "abort"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "lock"
-
-    @property
-    def config(self) -> Path:
-        return self.root / "config"
-
-    @property
-    def consumer_offsets(self) -> tuple[Path, ...]:
-        """Where a group's progress may be: of a broker, of one with enableLmq, of a query beside a writer."""
-        names = ("consumerOffset.json", "lmqConsumerOffset.json")
-        return (*(self.config / one for one in names), self.rocketflow / names[0])
-
-    @property
-    def rocketflow(self) -> Path:
-        """What only we write: store.meta, the confirmed frontier, staged sink parts, quarantine."""
-        return self.root / "rocketflow"
-
-    @property
-    def confirm(self) -> Path:
-        return self.rocketflow / "confirm"
-
-    @property
-    def meta(self) -> Path:
-        return self.rocketflow / "store.meta"
-
-    @property
-    def stop_record(self) -> Path:
-        return self.rocketflow / "stop"
-
-    @property
-    def durable_ends(self) -> Path:
-        return self.rocketflow / "ends"
-
-    def identity(self) -> tuple[object, ...]:
-        """Return a value that changes when another directory takes the place of the store, or a writer starts anew.
-
-        Of every directory of the log the oldest file counts. Nothing is opened.
-        """
-        oldest = min(
-            ((name, one) for one in self.commit_logs for name in _names(one) if name.isdigit()),
-            key=lambda found: (len(found[0]), found[0]),
-            default=None,
-        )
-        found: list[object] = [self.meta_mark(), self.writer_mark()]
-        if oldest is not None:
-            try:
-                status = (oldest[1] / oldest[0]).stat()
-            except OSError:
-                return tuple(found)
-            found += [status.st_dev, status.st_ino]
-        return tuple(found)
-
-    def meta_mark(self) -> int:
-        """Another number for every writing of `store.meta`; 0 without it."""
-        try:
-            return self.meta.stat().st_mtime_ns
-        except OSError:
-            return 0
-
-    def writer_mark(self) -> int:
-        """Another number for every start and every orderly stop of a writer."""
-        try:
-            return self.abort.stat().st_mtime_ns
-        except OSError:
-            return 0
-
-    @property
-    def meta_copy(self) -> Path:
-        return self.rocketflow / "store.meta.bak"
-
-    @property
-    def sinks(self) -> Path:
-        return self.rocketflow / "sinks.json"
-
-    @property
-    def timer_wheel(self) -> Path:
-        return self.root / "timerwheel"
-
-    @property
-    def timer_log(self) -> Path:
-        return self.root / "timerlog"
-
-    @property
-    def timer_check(self) -> Path:
-        return self.config / "timercheck"
-
-    @property
-    def timer_stop(self) -> Path:
-        """What the timer files were when we left them."""
-        return self.rocketflow / "timer"
-
-    @property
-    def staging(self) -> Path:
-        return self.rocketflow / "staging"
-
-    @property
-    def allocating(self) -> Path:
-        return self.rocketflow / "tmp"
-
-    @property
-    def staged_index(self) -> Path:
-        """Where a new index is made: on the disk of the old one."""
-        elsewhere = self.layout.index != StoreLayout().index
-        return self.index.with_name(f"{self.index.name}.new") if elsewhere else self.allocating / "index"
-
-    @property
-    def rocksdb_store(self) -> Path:
-        """RocketMQ's database of index, timer and transactions; since 5.4.0 there is an empty one."""
-        return self.root / "rocksdbstore"
-
-    @property
-    def quarantine(self) -> Path:
-        return self.root / "quarantine"
-
-    def holds_log(self) -> bool:
-        """Whether there is a directory of the CommitLog."""
-        return any(one.is_dir() for one in self.commit_logs)
-
-    def looks_like_store(self) -> bool:
-        """Whether anything here is a store's."""
-        return self.holds_log() or self.meta.is_file() or self.checkpoint.is_file()
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
-def _on_another_disk(path: Path, root: Path) -> bool:
-    try:
-        return path.stat().st_dev != root.stat().st_dev
-    except OSError:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
 class StoreConfig:
     """RocketMQ's MessageStoreConfig as far as it is used; sizes in bytes, times in ms.
 
-    File sizes are properties of the files of a store, not of the process that opens it: `for_store` takes them from
-    there.
+    File sizes are properties of the files of a store, not of the process that opens it:
+    `metadata.layout.file_sizes.fitted_to` takes them from there.
     """
 
     store_path_commit_log: str = ""
@@ -401,31 +191,6 @@ class StoreConfig:
         return index_file_size(self.max_hash_slot_num, self.max_index_num)
 
     @classmethod
-    def for_store(cls, path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
-        """Settings for the store at `path`: file sizes taken from its files, the rest default or `overrides`."""
-        chosen = replace(cls(), **overrides)
-        return replace(chosen.fitted_to(StorePaths.of(Path(path), chosen)), **overrides)
-
-    def asked_layout(self, root: Path) -> StoreLayout | None:
-        """Where these settings say that the files of the store at `root` are; None where they say nothing."""
-        return parse_layout(
-            root,
-            self.store_path_commit_log,
-            self.read_only_commit_log_store_paths,
-            self.store_path_consume_queue,
-            self.store_path_index,
-            self.multi_path_splitter,
-        )
-
-    def fitted_to(self, paths: StorePaths) -> StoreConfig:
-        """These settings with the file sizes that the store already has."""
-        sizes = detect_sizes(paths)
-        try:
-            return replace(self, **sizes)  # type: ignore[arg-type]
-        except StoreConfigError:  # no file can have been made with such a size; whoever opens it says which has it
-            return self
-
-    @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **overrides: Any) -> StoreConfig:
         """Return settings from RocketMQ's camelCase keys; `without_effect` names the keys that no store uses."""
         return cls(**{**fields_of(values), "without_effect": without_effect(values), **overrides})
@@ -452,30 +217,3 @@ def _delays_ms(levels: str) -> tuple[int, ...]:
     if not words or not all(_DELAY.fullmatch(word) for word in words):
         raise StoreConfigError("messageDelayLevel", levels, "must be numbers with s, m, h or d, e.g. '1s 5s 1m 2h'")
     return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in words)
-
-
-_LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
-"""What may be left of a store without its log."""
-
-
-def check_directory(path: Path, *, must_exist: bool) -> None:
-    """Refuse a path that cannot be a store directory: a file, something unreadable, or (to read) nothing at all."""
-    try:
-        if path.exists() and not path.is_dir():
-            raise NotAStoreError(path, "is a file; a store is a directory")
-        if must_exist and not path.exists():
-            raise NotAStoreError(path, "does not exist; give the directory that holds commitlog/")
-        if path.is_dir():
-            with os.scandir(path) as entries:
-                next(entries, None)
-    except OSError as error:
-        raise access_error(path, error) from error
-
-
-def check_writable_directory(path: Path, config: StoreConfig | None = None) -> None:
-    """Refuse a path that may not become, or is not, a store to write to: also a directory of other things."""
-    check_directory(path, must_exist=False)
-    if path.is_dir() and not StorePaths.of(path, config).looks_like_store():
-        others = [entry.name for entry in path.iterdir() if entry.name not in _LEFT_OF_A_STORE]
-        if others:
-            raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.metadata.layout.file_sizes import config_for_store
 
 SMALL_FILES = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20 * 100}
 
 
 def small_config(path: Path) -> StoreConfig:
     """File sizes small enough that tests cross file boundaries."""
-    return StoreConfig(**SMALL_FILES) if not path.exists() else StoreConfig.for_store(path, **SMALL_FILES)
+    return StoreConfig(**SMALL_FILES) if not path.exists() else config_for_store(path, **SMALL_FILES)
 
 
 def append(path: Path, messages: Iterable[Message]) -> None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
     Units = npt.NDArray[np.void]

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.log.resync import Boundaries
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.records.decoding.properties import PropertySegments
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

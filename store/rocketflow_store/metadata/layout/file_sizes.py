@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
@@ -18,13 +19,13 @@ from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
 from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import int64_field
-from rocketflow_store.model.errors import StoreVersionError
+from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.model.errors import StoreConfigError, StoreVersionError
 from rocketflow_store.settings.loader import LIMITS
+from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rocketflow_store.settings.store_config import StorePaths
 
 SIZE_KEYS: Final = {
     "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
@@ -42,6 +43,21 @@ class _File(NamedTuple):
     path: str
     base: int
     size: int
+
+
+def fitted_to(config: StoreConfig, paths: StorePaths) -> StoreConfig:
+    """Return `config` with the file sizes that the store already has."""
+    sizes = detect_sizes(paths)
+    try:
+        return replace(config, **sizes)  # type: ignore[arg-type]
+    except StoreConfigError:  # no file can have been made with such a size; whoever opens it says which has it
+        return config
+
+
+def config_for_store(path: str | os.PathLike[str], **overrides: Any) -> StoreConfig:
+    """Return settings for the store at `path`: file sizes taken from its files, the rest default or `overrides`."""
+    chosen = StoreConfig(**overrides)
+    return replace(fitted_to(chosen, StorePaths.of(Path(path), chosen)), **overrides)
 
 
 def detect_sizes(paths: StorePaths) -> dict[str, int]:

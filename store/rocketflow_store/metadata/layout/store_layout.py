@@ -21,10 +21,13 @@ from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.metadata.layout.other_engines import refuse_other_engines
 from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.root_paths import RootPaths
 from rocketflow_store.model.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from rocketflow_store.settings.store_config import StoreConfig
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -135,9 +138,7 @@ def _refuse_without_log(root: Path) -> None:
 
 def _was_never_durable(root: Path) -> bool:
     """Whether the last writer of ours was stopped before any of its log was synced: a power loss may have taken all."""
-    from rocketflow_store.settings.store_config import StorePaths  # which itself asks for the layout
-
-    confirmed = read_confirm(StorePaths(root))
+    confirmed = read_confirm(RootPaths(root))
     return confirmed is not None and confirmed.synced_offset <= 0
 
 
@@ -294,6 +295,18 @@ def _log_files(path: Path) -> list[Path]:
     """Files that have offsets for names, by offset."""
     found = [name for name in _entries(path) if name.isdigit() and len(name) >= 20]
     return [path / name for name in sorted(found, key=int)]
+
+
+def asked_layout(root: Path, config: StoreConfig) -> StoreLayout | None:
+    """Return the layout that `config` asks for, for the store at `root`, or None if it sets no path."""
+    return parse_layout(
+        root,
+        config.store_path_commit_log,
+        config.read_only_commit_log_store_paths,
+        config.store_path_consume_queue,
+        config.store_path_index,
+        config.multi_path_splitter,
+    )
 
 
 def parse_layout(

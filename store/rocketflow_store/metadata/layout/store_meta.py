@@ -23,7 +23,8 @@ from rocketflow_store.views.index.index_service import has_index_entries
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketflow_store.settings.store_config import StoreConfig, StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.settings.store_config import StoreConfig
 
 FORMAT_VERSION: Final = 1
 _PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.files import os_files
 
 if TYPE_CHECKING:
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.native.root_paths import RootPaths
 
 _MAGIC: Final = b"RFCONF01"
 _LAYOUT: Final = struct.Struct("<8sqqqqqqqq")
@@ -66,7 +66,7 @@ class ConfirmFile:
 
     def __init__(
         self,
-        paths: StorePaths,
+        paths: RootPaths,
         confirm_offset: int,
         durable_offset: int,
         *,
@@ -115,7 +115,7 @@ class ConfirmFile:
             os_files.remove_file(self._paths.confirm)
 
 
-def read_confirm(paths: StorePaths) -> Confirmed | None:
+def read_confirm(paths: RootPaths) -> Confirmed | None:
     """What the last writer of ours confirmed, None where that does not (or no longer) hold."""
     try:
         raw = os_files.read_file(paths.confirm)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.native.root_paths import RootPaths
 
 _NAME: Final = "deleted"
 
@@ -35,7 +35,7 @@ class DeletedTopics:
     unfinished: frozenset[str] = frozenset()
 
     @classmethod
-    def load(cls, paths: StorePaths) -> Self:
+    def load(cls, paths: RootPaths) -> Self:
         """What is noted; StoreVersionError where neither the file nor its copy can be understood."""
         file = paths.rocketflow / _NAME
         there = [path for path in (file, _copy(paths)) if path.exists()]
@@ -72,7 +72,7 @@ class DeletedTopics:
         kept = {name: floor for name, floor in floors.items() if floor > min_phy_offset or name in self.unfinished}
         return type(self)(kept, self.unfinished)
 
-    def write(self, paths: StorePaths) -> None:
+    def write(self, paths: RootPaths) -> None:
         """Make this what is noted, durably: first the copy."""
         told = {name: {"floor": floor, "unfinished": name in self.unfinished} for name, floor in self.floors.items()}
         body = json.dumps(told, sort_keys=True).encode()
@@ -85,7 +85,7 @@ class DeletedTopics:
 class TopicFloors:
     """The floors of a store that somebody may write to: the file is read again when it is another one."""
 
-    def __init__(self, paths: StorePaths) -> None:
+    def __init__(self, paths: RootPaths) -> None:
         self._paths = paths
         self._mark: tuple[int, int] | None = None
         self._floors: Mapping[str, int] = {}
@@ -103,10 +103,10 @@ class TopicFloors:
         return self._floors.get(topic, 0)
 
 
-def deleted_topics_path(paths: StorePaths) -> Path:
+def deleted_topics_path(paths: RootPaths) -> Path:
     """Return the file that a deletion is noted in."""
     return paths.rocketflow / _NAME
 
 
-def _copy(paths: StorePaths) -> Path:
+def _copy(paths: RootPaths) -> Path:
     return paths.rocketflow / f"{_NAME}.bak"

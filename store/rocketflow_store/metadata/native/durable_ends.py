@@ -15,7 +15,7 @@ from rocketflow_store.metadata.native.checked_json import read_checked_json, wri
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.native.root_paths import RootPaths
 
 Queue: TypeAlias = tuple[str, int]
 
@@ -30,7 +30,7 @@ class DurableEnds:
     """Whether queues moved since this was written."""
 
     @classmethod
-    def load(cls, paths: StorePaths) -> Self | None:
+    def load(cls, paths: RootPaths) -> Self | None:
         """What the writer told that stopped without order; None where there is none, or it told nothing."""
         told = read_checked_json(paths.durable_ends)
         try:
@@ -52,7 +52,7 @@ class DurableEnds:
         """It is about to be deleted."""
         self.queues = {key: end for key, end in self.queues.items() if key[0] != topic}
 
-    def write(self, paths: StorePaths) -> None:
+    def write(self, paths: RootPaths) -> None:
         """Make it durable, as told by the writer whose `abort` is there."""
         self.moved = False  # what moves meanwhile is written next time
         try:

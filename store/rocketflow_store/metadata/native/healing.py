@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.native.root_paths import RootPaths
 
     Queue = tuple[str, int]
 
@@ -30,11 +30,11 @@ class Unfinished:
     batch_queues: frozenset[Queue] = frozenset()
 
 
-def _path(paths: StorePaths) -> Path:
+def _path(paths: RootPaths) -> Path:
     return paths.rocketflow / "healing"
 
 
-def begin_healing(paths: StorePaths, queues: Iterable[Queue], batch_queues: Iterable[Queue]) -> None:
+def begin_healing(paths: RootPaths, queues: Iterable[Queue], batch_queues: Iterable[Queue]) -> None:
     """Note that these queues (and whatever else is lost) are about to be made again, besides those noted before."""
     before = unfinished_healing(paths) or Unfinished()
     told = [
@@ -46,7 +46,7 @@ def begin_healing(paths: StorePaths, queues: Iterable[Queue], batch_queues: Iter
     os_files.sync_directory(paths.root)
 
 
-def unfinished_healing(paths: StorePaths) -> Unfinished | None:
+def unfinished_healing(paths: RootPaths) -> Unfinished | None:
     """What somebody began to make again; None where nothing was left unfinished."""
     try:
         told = parse_json(os_files.read_file(_path(paths)))
@@ -60,7 +60,7 @@ def unfinished_healing(paths: StorePaths) -> Unfinished | None:
         return Unfinished()
 
 
-def end_healing(paths: StorePaths) -> None:
+def end_healing(paths: RootPaths) -> None:
     """Everything was made again and is durable."""
     os_files.remove_file(_path(paths))
     os_files.sync_directory(paths.rocketflow)

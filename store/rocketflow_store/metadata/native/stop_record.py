@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
-    from rocketflow_store.settings.store_config import StorePaths
+    from rocketflow_store.metadata.native.root_paths import RootPaths
     from rocketflow_store.views.index.index_file import IndexFile
     from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
@@ -117,7 +117,7 @@ class StopRecord:
     """Where the index names the TAGS of every record."""
 
     @classmethod
-    def load(cls, paths: StorePaths) -> Self | None:
+    def load(cls, paths: RootPaths) -> Self | None:
         """The record of a store, None where there is none that can be believed."""
         told = read_checked_json(paths.stop_record)
         try:
@@ -163,7 +163,7 @@ class StopRecord:
         batch_queues = {key: one for key, one in self.batch_queues.items() if key[0] != topic}
         return replace(self, queues=queues, batch_queues=batch_queues)
 
-    def write(self, paths: StorePaths) -> None:
+    def write(self, paths: RootPaths) -> None:
         """Make this the store's record, durably."""
         told = {
             "minPhyOffset": self.min_phy_offset,
@@ -182,7 +182,7 @@ class StopRecord:
 
 
 def take_stop_record(
-    paths: StorePaths,
+    paths: RootPaths,
     queues: FileQueueTable,
     batch_queues: BatchQueueTable,
     index: IndexService | None,
@@ -301,7 +301,7 @@ def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
     return content_end, header, zlib.crc32(read_piece(path, 0, content_end))
 
 
-def store_id(paths: StorePaths) -> str:
+def store_id(paths: RootPaths) -> str:
     """Who the store says it is in `store.meta`; empty where that does not tell."""
     try:
         return str(parse_json(os_files.read_file(paths.meta))["storeId"])
@@ -309,7 +309,7 @@ def store_id(paths: StorePaths) -> str:
         return ""
 
 
-def checkpoint_crc(paths: StorePaths) -> int:
+def checkpoint_crc(paths: RootPaths) -> int:
     """CRC of the checkpoint, NO_CRC without one: another writer leaves another."""
     try:
         return zlib.crc32(os_files.read_file(paths.checkpoint))

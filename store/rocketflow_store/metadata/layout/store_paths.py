@@ -1,0 +1,141 @@
+"""Where the files of a store are, and what can be its directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.files.mapped.log_directories import LogDirectories
+from rocketflow_store.files.os_files import access_error
+from rocketflow_store.metadata.layout.store_layout import (
+    StoreLayout,
+    asked_layout,
+    find_layout,
+    has_owner_file,
+    side_directory,
+)
+from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.model.errors import NotAStoreError
+from rocketflow_store.settings.loader import warn_once
+
+if TYPE_CHECKING:
+    from rocketflow_store.settings.store_config import StoreConfig
+
+_LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
+"""What may be left of a store without its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths(RootPaths):
+    """Where the files of the store at `root` are. `StorePaths(root)` is where they are by default; `of` looks."""
+
+    layout: StoreLayout = field(default_factory=StoreLayout)
+
+    @classmethod
+    def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
+        """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
+        if config is not None:
+            warn_once(config, root)
+        return cls(root, find_layout(root, None if config is None else asked_layout(root, config)))
+
+    @property
+    def commit_logs(self) -> tuple[Path, ...]:
+        """Every directory that may hold files of the log."""
+        return tuple(self.root / one for one in self.layout.all_commit_logs)
+
+    @property
+    def commit_log(self) -> Path:
+        """The directory of the log, or the first of several: to name the log by."""
+        return self.commit_logs[0]
+
+    def log_directories(self) -> LogDirectories:
+        """The directories of the log, and where new files for them are made: on their disk."""
+        layout = self.layout
+        writable = [self.root / one for one in layout.commit_logs]
+        staging = {
+            path: side_directory(path) / "tmp"
+            if has_owner_file(one) or _on_another_disk(path, self.root)
+            else self.allocating
+            for one, path in zip(layout.commit_logs, writable, strict=True)
+        }
+        return LogDirectories(writable, [self.root / one for one in layout.read_only_commit_logs], staging)
+
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / self.layout.consume_queue
+
+    @property
+    def index(self) -> Path:
+        return self.root / self.layout.index
+
+    def identity(self) -> tuple[object, ...]:
+        """Return a value that changes when another directory takes the place of the store, or a writer starts anew.
+
+        Of every directory of the log the oldest file counts. Nothing is opened.
+        """
+        oldest = min(
+            ((name, one) for one in self.commit_logs for name in _names(one) if name.isdigit()),
+            key=lambda found: (len(found[0]), found[0]),
+            default=None,
+        )
+        found: list[object] = [self.meta_mark(), self.writer_mark()]
+        if oldest is not None:
+            try:
+                status = (oldest[1] / oldest[0]).stat()
+            except OSError:
+                return tuple(found)
+            found += [status.st_dev, status.st_ino]
+        return tuple(found)
+
+    @property
+    def staged_index(self) -> Path:
+        """Where a new index is made: on the disk of the old one."""
+        elsewhere = self.layout.index != StoreLayout().index
+        return self.index.with_name(f"{self.index.name}.new") if elsewhere else self.allocating / "index"
+
+    def holds_log(self) -> bool:
+        """Whether there is a directory of the CommitLog."""
+        return any(one.is_dir() for one in self.commit_logs)
+
+    def looks_like_store(self) -> bool:
+        """Whether anything here is a store's."""
+        return self.holds_log() or self.meta.is_file() or self.checkpoint.is_file()
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _on_another_disk(path: Path, root: Path) -> bool:
+    try:
+        return path.stat().st_dev != root.stat().st_dev
+    except OSError:
+        return False
+
+
+def check_directory(path: Path, *, must_exist: bool) -> None:
+    """Refuse a path that cannot be a store directory: a file, something unreadable, or (to read) nothing at all."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise NotAStoreError(path, "is a file; a store is a directory")
+        if must_exist and not path.exists():
+            raise NotAStoreError(path, "does not exist; give the directory that holds commitlog/")
+        if path.is_dir():
+            with os.scandir(path) as entries:
+                next(entries, None)
+    except OSError as error:
+        raise access_error(path, error) from error
+
+
+def check_writable_directory(path: Path, config: StoreConfig | None = None) -> None:
+    """Refuse a path that may not become, or is not, a store to write to: also a directory of other things."""
+    check_directory(path, must_exist=False)
+    if path.is_dir() and not StorePaths.of(path, config).looks_like_store():
+        others = [entry.name for entry in path.iterdir() if entry.name not in _LEFT_OF_A_STORE]
+        if others:
+            raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")

@@ -1,0 +1,120 @@
+"""Names of a store's files that are always beneath its root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RootPaths:
+    """The files of the store at `root` but those of the log, the ConsumeQueues and the index."""
+
+    root: Path
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        return self.root / "batchconsumequeue"
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        return self.root / "consumequeue_ext"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def consumer_offsets(self) -> tuple[Path, ...]:
+        """Where a group's progress may be: of a broker, of one with enableLmq, of a query beside a writer."""
+        names = ("consumerOffset.json", "lmqConsumerOffset.json")
+        return (*(self.config / one for one in names), self.rocketflow / names[0])
+
+    @property
+    def rocketflow(self) -> Path:
+        """What only we write: store.meta, the confirmed frontier, staged sink parts, quarantine."""
+        return self.root / "rocketflow"
+
+    @property
+    def confirm(self) -> Path:
+        return self.rocketflow / "confirm"
+
+    @property
+    def meta(self) -> Path:
+        return self.rocketflow / "store.meta"
+
+    @property
+    def stop_record(self) -> Path:
+        return self.rocketflow / "stop"
+
+    @property
+    def durable_ends(self) -> Path:
+        return self.rocketflow / "ends"
+
+    def meta_mark(self) -> int:
+        """Another number for every writing of `store.meta`; 0 without it."""
+        try:
+            return self.meta.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def writer_mark(self) -> int:
+        """Another number for every start and every orderly stop of a writer."""
+        try:
+            return self.abort.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    @property
+    def meta_copy(self) -> Path:
+        return self.rocketflow / "store.meta.bak"
+
+    @property
+    def sinks(self) -> Path:
+        return self.rocketflow / "sinks.json"
+
+    @property
+    def timer_wheel(self) -> Path:
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log(self) -> Path:
+        return self.root / "timerlog"
+
+    @property
+    def timer_check(self) -> Path:
+        return self.config / "timercheck"
+
+    @property
+    def timer_stop(self) -> Path:
+        """What the timer files were when we left them."""
+        return self.rocketflow / "timer"
+
+    @property
+    def staging(self) -> Path:
+        return self.rocketflow / "staging"
+
+    @property
+    def allocating(self) -> Path:
+        return self.rocketflow / "tmp"
+
+    @property
+    def rocksdb_store(self) -> Path:
+        """RocketMQ's database of index, timer and transactions; since 5.4.0 there is an empty one."""
+        return self.root / "rocksdbstore"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine"
