@@ -561,7 +561,7 @@ def store_meta(data: bytes) -> None:
     placed("s/rocketflow/store.meta", data)
     if not data:
         paths.meta.unlink()
-    StoreMeta.load_or_create(paths, fitted_to(CONFIG, paths), lambda: "5.5")
+    StoreMeta.load_or_create(paths, fitted_to(CONFIG, paths), lambda _: "5.5")
 
 
 def store_meta_seeds() -> list[bytes]:

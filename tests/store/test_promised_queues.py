@@ -16,8 +16,8 @@ from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
-from rocketflow_store.recovery.promised_queues import PromisedQueues
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.queues.promised_queues import PromisedQueues
 from tests.store.damage import CONFIG
 
 COUNT = 75

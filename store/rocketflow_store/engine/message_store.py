@@ -39,7 +39,7 @@ from rocketflow_store.model.errors import (
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.reading.store_queries import StoreQueries
-from rocketflow_store.recovery.derived_state import leave_stop_record
+from rocketflow_store.recovery.take_stop_record import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
 from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.telemetry import events

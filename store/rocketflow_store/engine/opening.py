@@ -16,32 +16,27 @@ from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_c
 from rocketflow_store.log.commit_log import CommitLog
 from rocketflow_store.log.group_flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.log.record_crc_range import readable_range
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topic_table import TopicTable
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.healing import end_healing
+from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.recovery.derived_profile import detect_profile
-from rocketflow_store.recovery.derived_state import (
-    LostState,
-    believable,
-    fitted_config,
-    known_tag_entries,
-    leave_stop_record,
-    look_at_derived,
-)
+from rocketflow_store.recovery.derived_state import LostState, believable, fitted_config, look_at_derived
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.durability import make_derived_durable, make_log_durable
 from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.positions import clamp_positions
-from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.recovery.recovery import Recovery, RecoveryResult, refuse_unfit
+from rocketflow_store.recovery.take_stop_record import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import finish_deletions, fit_floors, note_vanished
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.dispatch.side_queues import SideQueues
+from rocketflow_store.views.index.derived_profile import profile_to_write
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
@@ -131,8 +126,8 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     config = fitted_config(paths, config)
     directories = paths.log_directories()
     lost = look_at_derived(paths, config)
-    meta = StoreMeta.load_or_create(paths, config, lambda: detect_profile(paths, config))
-    known_tags = known_tag_entries(paths)
+    meta = StoreMeta.load_or_create(paths, config, lambda recorded: profile_to_write(paths, config, recorded))
+    known_tags = known_tag_entries(paths, paths.index)
     config = replace(config, profile=meta.profile)
     if config.enabled_append_prop_crc is None:
         config = replace(config, enabled_append_prop_crc=meta.append_prop_crc)

@@ -21,6 +21,8 @@ from typing import Final
 import numpy as np
 
 HEADER_STRUCT: Final = struct.Struct(">qqqqii")
+INDEX_NAME_DIGITS: Final = 17
+"""Of the time that an index file is named by: yyyyMMddHHmmssSSS."""
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
 ENTRY_SIZE: Final = 20

@@ -38,17 +38,16 @@ from rocketflow_store.metadata.layout.store_meta import FORMAT_VERSION, refuse_a
 from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.healing import begin_healing
-from rocketflow_store.metadata.native.stop_record import StopRecord
+from rocketflow_store.metadata.native.stop_record import StopRecord, believed_record
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.records.decoding.index_entries import IndexEntries
-from rocketflow_store.recovery.derived_profile import profile_to_write
-from rocketflow_store.recovery.derived_state import believed_record
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+from rocketflow_store.views.index.derived_profile import profile_to_write
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,

@@ -36,16 +36,18 @@ from rocketflow_store.fsck.verify_side import (
     offsets_beyond,
 )
 from rocketflow_store.fsck.verify_timer import check_timer
+from rocketflow_store.log.record_crc_range import record_crc_range
 from rocketflow_store.log.resync import is_whole
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
-from rocketflow_store.metadata.native.stop_record import is_another
+from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
+from rocketflow_store.metadata.native.stop_record import believed_record
 from rocketflow_store.model.errors import StoreError, UnreadableError
 from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.recovery.derived_state import believed_record, known_tag_entries, record_crc_range
+from rocketflow_store.recovery.take_stop_record import is_another
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,
@@ -180,7 +182,7 @@ class _Verification:
             self._find_light_queues(),
             self._deleted.floors,
             record_crc_range(reader.paths),
-            known_tag_entries(reader.paths),
+            known_tag_entries(reader.paths, reader.paths.index),
         )
         files = [one for one in reader.log_files if one.file_from_offset < self._limit]
         with ThreadPoolExecutor(workers) as pool:

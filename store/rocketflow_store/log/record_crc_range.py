@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.stop_record import StopRecord, checkpoint_crc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+
+
+_FAR: Final = 1 << 62
 
 
 class RecordCrcRange:
@@ -49,3 +57,29 @@ class RecordCrcRange:
     def _inside(self, phy_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         start, stop = self._range
         return np.flatnonzero((phy_offsets >= start) & (phy_offsets < stop))
+
+
+def record_crc_range(paths: StorePaths) -> tuple[int, int]:
+    """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
+    confirmed, record = read_confirm(paths), StopRecord.load(paths)
+    if confirmed is not None and confirmed.record_crc_from >= 0:
+        start = confirmed.record_crc_from
+        if record is not None and record.end_phy_offset == start and record.record_crc_from >= 0:
+            start = record.record_crc_from
+        return start, confirmed.synced_offset
+    if record is None or record.record_crc_from < 0:
+        return 0, 0
+    if paths.abort.exists() or record.checkpoint != checkpoint_crc(paths):
+        return 0, 0  # another writer came since: its records begin where our last blank one stood, or even before
+    return record.record_crc_from, record.end_phy_offset
+
+
+def readable_range(paths: StorePaths) -> RecordCrcRange:
+    """As `record_crc_range`; what a writer, running or killed, did not sync yet counts too."""
+
+    def look() -> tuple[int, int]:
+        confirmed = read_confirm(paths)
+        start, stop = record_crc_range(paths)
+        return start, _FAR if confirmed is not None and confirmed.record_crc_from >= 0 else stop
+
+    return RecordCrcRange(look, paths.writer_mark)

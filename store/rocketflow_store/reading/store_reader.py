@@ -16,6 +16,7 @@ from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.log.record_crc_range import readable_range
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.other_engines import warn_of_rocksdb_data
@@ -25,15 +26,14 @@ from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreRepla
 from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.reading.tag_query import tag_coverage
-from rocketflow_store.recovery.derived_profile import profile_of
-from rocketflow_store.recovery.promised_queues import PromisedQueues
-from rocketflow_store.recovery.protected_range import readable_range
 from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store.views.index.derived_profile import profile_of
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.index.tag_stretches import TagJudge, TagStretches
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.first_kept import first_place
+from rocketflow_store.views.queues.promised_queues import PromisedQueues
 from rocketflow_store.views.queues.queue_table import FileQueueTable
 from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 

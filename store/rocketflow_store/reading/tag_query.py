@@ -16,10 +16,10 @@ import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
-from rocketflow_store.recovery.derived_state import known_tag_entries
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
@@ -53,7 +53,7 @@ def tag_coverage(paths: StorePaths, index: IndexService, log: CommitLogView, end
 
     After an unclean stop that is none: the system may have kept any of the index's pages.
     """
-    floor, ranges = log.min_phy_offset, known_tag_entries(paths).ranges
+    floor, ranges = log.min_phy_offset, known_tag_entries(paths, paths.index).ranges
     begin = max(ranges[-1][0], floor) if ranges and ranges[-1][1] >= end else end
     if begin < end:
         index.refresh()

@@ -16,7 +16,9 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
 from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.log.log_view import CommitLogView
+from rocketflow_store.metadata.config_files.listed_topics import listed_queues
 from rocketflow_store.metadata.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
+from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError, StoreFullError, UnknownTopicError
 from rocketflow_store.rebuild.engine import Engine, LocalEngine
@@ -32,9 +34,9 @@ from rocketflow_store.rebuild.store_state import StoreState, look_at_store
 from rocketflow_store.rebuild.upload import check_target, upload
 from rocketflow_store.rebuild.write_stage import Plans, fill_lost, plan_files, write_tasks
 from rocketflow_store.rebuild.write_tasks import run_write
-from rocketflow_store.recovery.derived_profile import profile_to_write
-from rocketflow_store.recovery.derived_state import known_tag_entries, leave_stop_record, listed_queues
 from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.recovery.take_stop_record import leave_stop_record
+from rocketflow_store.views.index.derived_profile import profile_to_write
 from rocketflow_store.views.index.index_service import IndexService, next_name
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_table import FileQueueTable
@@ -257,7 +259,7 @@ class _Rebuild:
         result.changed_files = len(swap.moves) + len(swap.removed)
         if not result.changed_files:
             return
-        tags = known_tag_entries(paths)
+        tags = known_tag_entries(paths, paths.index)
         if state.choice.index:
             end = findings.log_end if result.profile == PROFILE_55 else state.begin
             tags = TagEntries().extended(state.begin, end)
@@ -293,7 +295,7 @@ class _Rebuild:
         """Record a profile that was asked for where nothing was: files without TAGS do not tell it."""
         paths = self._places.out
         if self._places.in_place and self._request.profile is not None and not paths.meta.is_file():
-            StoreMeta.load_or_create(paths, self._config, lambda: self._result.profile)
+            StoreMeta.load_or_create(paths, self._config, lambda _: self._result.profile)
 
     def _upload(self) -> None:
         remote, side, last = self._places.remote, self._side, None

@@ -7,14 +7,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.mapped.mapped_file import file_name
+from rocketflow_store.log.record_crc_range import record_crc_range
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.metadata.config_files.listed_topics import listed_topics
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
+from rocketflow_store.metadata.native.stop_record import believed_record
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.scan_task import QueueChoice
-from rocketflow_store.recovery.derived_state import believed_record, listed_topics, record_crc_range
 from rocketflow_store.recovery.preview import preview_recovery
 
 if TYPE_CHECKING:

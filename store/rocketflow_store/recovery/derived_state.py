@@ -19,36 +19,30 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.directory_entries import DirectoryEntry, directory_entries, is_file_name
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-from rocketflow_store.files.os_files import access_error
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.index_layout import INDEX_NAME_DIGITS
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.metadata.config_files.listed_topics import batch_topics, listed_topics
 from rocketflow_store.metadata.layout.file_sizes import batch_file_size, fitted_to
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.metadata.native.healing import Unfinished, begin_healing, unfinished_healing
-from rocketflow_store.metadata.native.stop_record import (
-    NO_CRC,
-    StopRecord,
-    checkpoint_crc,
-    index_crcs,
-    read_piece,
-    store_id,
-    take_stop_record,
-)
-from rocketflow_store.metadata.native.tag_entries import TagEntries
+from rocketflow_store.metadata.native.stop_record import NO_CRC, StopRecord, believed_record, checkpoint_crc, read_piece
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.recovery.quarantine import HEALED, SET_ASIDE, Quarantine
+from rocketflow_store.recovery.take_stop_record import index_crcs
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable, written_batches
 from rocketflow_store.views.queues.consume_queue import lost as lost_units
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
@@ -64,12 +58,10 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.stop_record import IndexState, QueueState
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.views.index.index_service import IndexService
 
 Queue = tuple[str, int]
 
 _NAME_DIGITS: Final = 20
-_INDEX_NAME_DIGITS: Final = 17
 _SAMPLED_RECORDS: Final = 4096
 _SAMPLED_FILES: Final = 64
 _SAMPLED_UNITS: Final = 16
@@ -139,13 +131,6 @@ class LostState:
             quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; made again from the log", kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    name: str
-    size: int
-    is_file: bool
-
-
 def look_at_derived(paths: StorePaths, config: StoreConfig) -> LostState:
     """What is wrong with the queues and the index of a store that nobody writes to; nothing is changed."""
     lost = _Look(paths, config).lost()
@@ -164,8 +149,8 @@ class _Look:
         self._batch_topics = batch_topics(paths)
         self._deleted = DeletedTopics.load(paths)
         self._multi_dispatch = config.enable_multi_dispatch
-        logs = [one for directory in paths.commit_logs for one in _entries(directory)]
-        bases = [int(one.name) for one in logs if _is_name(one, _NAME_DIGITS) and one.size]
+        logs = [one for directory in paths.commit_logs for one in directory_entries(directory)]
+        bases = [int(one.name) for one in logs if is_file_name(one, _NAME_DIGITS) and one.size]
         self._min_phy_offset = min(bases, default=-1)
         self._lost = LostState(record=self._record, same_writer=self._same_writer)
 
@@ -216,9 +201,9 @@ class _Look:
 
     # -- queues
 
-    def _misfit(self, entries: list[_Entry], size: int) -> str:
+    def _misfit(self, entries: list[DirectoryEntry], size: int) -> str:
         """Why the files of a queue, of `size` bytes each, do not fit together; empty where they do."""
-        named = sorted((one for one in entries if _is_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
+        named = sorted((one for one in entries if is_file_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
         for one in named:
             last = one is named[-1] and self._abort_found
             if not one.is_file:
@@ -232,13 +217,15 @@ class _Look:
                 return f"files between {one.name} and {following.name} are missing"
         return ""
 
-    def _changed(self, room: Path, key: Queue, entries: list[_Entry] | None, state: QueueState, unit_size: int) -> str:
+    def _changed(
+        self, room: Path, key: Queue, entries: list[DirectoryEntry] | None, state: QueueState, unit_size: int
+    ) -> str:
         """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
         if key[0] in self._lost.deleted_topics or key[0] in self._deleted.unfinished:
             return ""
         if entries is None:
             return "its directory is missing" if state.end else ""
-        names = {int(one.name): one for one in entries if _is_name(one, _NAME_DIGITS)}
+        names = {int(one.name): one for one in entries if is_file_name(one, _NAME_DIGITS)}
         directory = room / key[0] / str(key[1])
         for file in state.files:
             entry = names.get(file.base)
@@ -261,8 +248,8 @@ class _Look:
     def _ask_ends(
         self,
         ends: DurableEnds,
-        there: dict[Queue, list[_Entry]],
-        batches: dict[Queue, list[_Entry]],
+        there: dict[Queue, list[DirectoryEntry]],
+        batches: dict[Queue, list[DirectoryEntry]],
         log: CommitLogView,
     ) -> None:
         """Queues whose newest unit at the durable frontier is not there any more."""
@@ -283,7 +270,7 @@ class _Look:
             elif key not in lost.queues and not self._has_units(key, there[key], end, log):
                 lost.queues[key] = _UNITS_MISSING
 
-    def _has_units(self, key: Queue, entries: list[_Entry], end: int, log: CommitLogView) -> bool:
+    def _has_units(self, key: Queue, entries: list[DirectoryEntry], end: int, log: CommitLogView) -> bool:
         """Return whether a queue has every unit up to `end` in its last files: one that lacks some would end there."""
         stop = end * UNIT_SIZE
         files = [one for one in self._last_files(entries) if int(one.name) < stop]
@@ -299,7 +286,7 @@ class _Look:
             return False
         return _are_of(log, key, units[-_SAMPLED_UNITS:], end)
 
-    def _has_batches(self, key: Queue, entries: list[_Entry], end: int) -> bool:
+    def _has_batches(self, key: Queue, entries: list[DirectoryEntry], end: int) -> bool:
         """As `_has_units`, of a queue of a BatchCQ topic, in which a unit's place does not tell its queue offset."""
         directory = self._paths.batch_consume_queue / key[0] / str(key[1])
         parts = []
@@ -313,9 +300,9 @@ class _Look:
         return len(reached) > 0 and bool(there[: reached[0]].all())
 
     @staticmethod
-    def _last_files(entries: list[_Entry]) -> list[_Entry]:
+    def _last_files(entries: list[DirectoryEntry]) -> list[DirectoryEntry]:
         """Return the files at which the end of a queue is looked for."""
-        return sorted((one for one in entries if _is_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))[-3:]
+        return sorted((one for one in entries if is_file_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))[-3:]
 
     # -- without a record
 
@@ -412,7 +399,9 @@ class _Look:
     def _index(self) -> str:
         """Why the index has to be made again; empty where it has not."""
         size, record = self._config.index_file_size, self._record
-        entries = {one.name: one for one in _entries(self._paths.index) if _is_name(one, _INDEX_NAME_DIGITS)}
+        entries = {
+            one.name: one for one in directory_entries(self._paths.index) if is_file_name(one, INDEX_NAME_DIGITS)
+        }
         if self._paths.meta.exists() or len({one.size for one in entries.values()}) > 1:
             for one in entries.values():
                 if not one.is_file or (one.size != size and not (self._abort_found and one.size == 0)):
@@ -461,42 +450,6 @@ def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
     return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)
 
 
-def listed_queues(paths: StorePaths) -> dict[str, int] | None:
-    """How many queues each topic of `config/topics.json` has; None where it does not tell, or is not there."""
-    try:
-        topics = ConfigFiles(paths.config).topics
-        found = topics.topics()
-    except StoreError:
-        return None
-    queues = {name: max(one.read_queue_nums, one.write_queue_nums) for name, one in found.items()}
-    return queues if found or topics.path.exists() else None
-
-
-def listed_topics(paths: StorePaths) -> frozenset[str] | None:
-    """Topics of `config/topics.json`; None where it does not tell, or is not there."""
-    found = listed_queues(paths)
-    return None if found is None else frozenset(found)
-
-
-def batch_topics(paths: StorePaths) -> frozenset[str]:
-    """Topics with batch queues: their attribute says so, or they have such a directory."""
-    there = {one.name for one in _entries(paths.batch_consume_queue) if not one.is_file}
-    try:
-        topics = ConfigFiles(paths.config).topics.topics()
-    except StoreError:
-        return frozenset(there)
-    return frozenset(there | {name for name, one in topics.items() if one.is_batch_cq})
-
-
-def believed_record(paths: StorePaths) -> StopRecord | None:
-    """The record of the last orderly stop, None where there is none, or where it is another store's."""
-    record = StopRecord.load(paths)
-    if record is None:
-        return None
-    told = store_id(paths)
-    return None if told and record.store_id and told != record.store_id else record
-
-
 def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
     """Take out of a checkpoint what cannot be: times behind the newest record's, an offset behind the log's end."""
     fields.physic_msg_timestamp = min(max(fields.physic_msg_timestamp, 0), newest_ms)
@@ -508,91 +461,14 @@ def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
         fields.master_flushed_offset = 0
 
 
-def leave_stop_record(
-    paths: StorePaths,
-    config: StoreConfig,
-    queues: FileQueueTable,
-    batch_queues: BatchQueueTable,
-    index: IndexService,
-    files: MappedFileQueue,
-    log_end: int,
-    *,
-    began: int | None = None,
-    record_crc: bool = False,
-    tag_entries: TagEntries | None = None,
-) -> None:
-    """Record what there is, behind its sync; `files` are those of the log, which ends at `log_end`.
-
-    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record. `tag_entries` is
-    where the index names every record's TAGS; None: what is known of that stays.
-    """
-    topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
-    before = StopRecord.load(paths)
-    crc_from = before.record_crc_from if before is not None else -1
-    if began is None and before is not None and log_end > before.end_phy_offset:
-        confirmed = read_confirm(paths)  # of ours, who was killed; another writer's records have no such CRC
-        ours = confirmed is not None and confirmed.record_crc_from >= 0
-        crc_from = record_crc_range(paths)[0] if ours else -1
-    if began is not None and (before is None or before.end_phy_offset != began or crc_from < 0):
-        crc_from = began
-    if began is not None and not record_crc:
-        crc_from = -1
-    tags = known_tag_entries(paths) if tag_entries is None else tag_entries
-    tags = replace(tags, newest_file=index.files[-1].path.name if index.files else "")
-    take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from, tags).write(paths)
-
-
-def known_tag_entries(paths: StorePaths) -> TagEntries:
-    """Return where RocketFlow is known to have indexed the TAGS of every record: see `layout.tag_entries`."""
-    record, confirmed = believed_record(paths), read_confirm(paths)
-    names = [one.name for one in _entries(paths.index) if _is_name(one, _INDEX_NAME_DIGITS)]
-    known = TagEntries()
-    if record is not None:
-        known = record.tag_entries.believed(names)
-    if confirmed is not None and confirmed.tag_entries_from >= 0:
-        known = known.extended(confirmed.tag_entries_from, confirmed.confirm_offset)
-    return known
-
-
-def record_crc_range(paths: StorePaths) -> tuple[int, int]:
-    """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
-    confirmed, record = read_confirm(paths), StopRecord.load(paths)
-    if confirmed is not None and confirmed.record_crc_from >= 0:
-        start = confirmed.record_crc_from
-        if record is not None and record.end_phy_offset == start and record.record_crc_from >= 0:
-            start = record.record_crc_from
-        return start, confirmed.synced_offset
-    if record is None or record.record_crc_from < 0:
-        return 0, 0
-    if paths.abort.exists() or record.checkpoint != checkpoint_crc(paths):
-        return 0, 0  # another writer came since: its records begin where our last blank one stood, or even before
-    return record.record_crc_from, record.end_phy_offset
-
-
-def _queues(room: Path) -> dict[Queue, list[_Entry]]:
+def _queues(room: Path) -> dict[Queue, list[DirectoryEntry]]:
     found = {}
-    for topic in _entries(room):
+    for topic in directory_entries(room):
         if not topic.is_file:
-            for queue in _entries(room / topic.name):
+            for queue in directory_entries(room / topic.name):
                 if queue.name.isdigit():
-                    found[topic.name, int(queue.name)] = _entries(room / topic.name / queue.name)
+                    found[topic.name, int(queue.name)] = directory_entries(room / topic.name / queue.name)
     return found
-
-
-def _entries(directory: Path) -> list[_Entry]:
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(
-                (_Entry(one.name, one.stat().st_size, one.is_file()) for one in entries), key=lambda one: one.name
-            )
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise access_error(directory, error) from error
-
-
-def _is_name(entry: _Entry, digits: int) -> bool:
-    return entry.name.isascii() and entry.name.isdigit() and len(entry.name) >= digits
 
 
 def _is_there(path: Path) -> bool:

@@ -38,13 +38,13 @@ from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, envelope_of
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
-from rocketflow_store.metadata.native.stop_record import is_another
 from rocketflow_store.model.errors import CorruptRecordError, StoreVersionError
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_contents, note_lacking
 from rocketflow_store.records.decoding.scan import Scan, ScanStop
 from rocketflow_store.recovery.quarantine import CUT, LOST, QUARANTINED, Quarantine
+from rocketflow_store.recovery.take_stop_record import is_another
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,
     DamagedBytes,

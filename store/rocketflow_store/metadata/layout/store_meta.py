@@ -17,8 +17,7 @@ from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
-from rocketflow_store.model.errors import StoreConfigError, StoreError, StoreVersionError
-from rocketflow_store.views.index.index_service import has_index_entries
+from rocketflow_store.model.errors import StoreError, StoreVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +43,10 @@ class StoreMeta:
     """The RocketMQ version whose derived files the store has; empty if it was not recorded."""
 
     @classmethod
-    def load_or_create(cls, paths: StorePaths, config: StoreConfig, detect_profile: Callable[[], str]) -> Self:
+    def load_or_create(cls, paths: StorePaths, config: StoreConfig, choose_profile: Callable[[str], str]) -> Self:
         """Return the store's meta data; written on the first open for writing.
 
-        `detect_profile` returns the profile of files that were written before it was recorded.
+        `choose_profile` returns the profile to write to a store with this recorded one ("": none was recorded).
         """
         recorded = recorded_layout(paths.root)
         before: Self | None = None
@@ -64,7 +63,7 @@ class StoreMeta:
                 {name: getattr(config, name) for name in SIZE_KEYS},
                 ours if chosen is None else chosen,
             )
-        meta = replace(meta, profile=chosen_profile(meta.profile or detect_profile(), paths, config))
+        meta = replace(meta, profile=choose_profile(meta.profile))
         known = recorded.layout if recorded is not None else None
         if paths.layout != known or meta != before:
             claim(paths.root, paths.layout, meta.store_id)
@@ -150,20 +149,6 @@ def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
         return None
     meta = StoreMeta._load(paths)
     return None if meta.profile == profile else replace(meta, profile=profile)._encode(paths)
-
-
-def chosen_profile(profile: str, paths: StorePaths, config: StoreConfig) -> str:
-    """Return the profile to write: the store's, or the setting's for a store whose index has no entries yet.
-
-    Raises StoreConfigError if the setting names another one than the store has.
-    """
-    if not config.profile or config.profile == profile:
-        return profile
-    if has_index_entries(paths.index):
-        why = f"the derived files of {paths.root} are of profile {profile}; convert them with 'rocketflow store rebuild"
-        why += f" {paths.root} --profile {config.profile}', or remove the setting"
-        raise StoreConfigError("rocketflow.profile", config.profile, why)
-    return config.profile
 
 
 def gives_record_crc(paths: StorePaths) -> bool:

@@ -16,25 +16,19 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
 from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.metadata.native.root_paths import RootPaths
-    from rocketflow_store.views.index.index_file import IndexFile
-    from rocketflow_store.views.index.index_service import IndexService
-    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
 
 Queue: TypeAlias = tuple[str, int]
 
@@ -181,98 +175,6 @@ class StopRecord:
         write_checked_json(paths.stop_record, told)
 
 
-def take_stop_record(
-    paths: RootPaths,
-    queues: FileQueueTable,
-    batch_queues: BatchQueueTable,
-    index: IndexService | None,
-    topics: frozenset[str],
-    files: Sequence[MappedFile],
-    log_end: int,
-    record_crc_from: int,
-    tag_entries: TagEntries,
-) -> StopRecord:
-    """The record of a store that nobody writes to; `files` are those of its log, which ends at `log_end`."""
-    plain, batches = queues.all(), batch_queues.all()
-    of_files = _files_of(
-        [*((one, queues.end(one.topic, one.queue_id)) for one in plain), *((one, one.end_unit) for one in batches)]
-    )
-    return StopRecord(
-        files[0].file_from_offset if files else 0,
-        log_end,
-        checkpoint_crc(paths),
-        {
-            (one.topic, one.queue_id): QueueState.of(
-                queues.end(one.topic, one.queue_id), listed=one.topic in topics, files=of_files[number]
-            )
-            for number, one in enumerate(plain)
-        },
-        {
-            (one.topic, one.queue_id): QueueState.of(
-                one.bounds(0)[1], listed=one.topic in topics, files=of_files[number]
-            )
-            for number, one in enumerate(batches, len(plain))
-        },
-        batches[0].file_size if batches else 0,
-        None if index is None else {one.path.name: _index_state(one) for one in index.files},
-        {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
-        store_id(paths),
-        record_crc_from,
-        tag_entries,
-    )
-
-
-def _files_of(queues: Sequence[tuple[AnyQueue, int]]) -> list[tuple[QueueFile, ...]]:
-    """The files of each queue, of which the end is given as a number of units; the newest are read as a whole."""
-    newest_first = sorted(
-        (len(queue.paths) - at, queue.topic, queue.queue_id, number, path)
-        for number, (queue, _) in enumerate(queues)
-        for at, path in enumerate(queue.paths)
-    )
-    left = CONTENT_BYTES
-    found: list[list[QueueFile]] = [[] for _ in queues]
-    for _, _, _, number, path in newest_first:
-        queue, end = queues[number]
-        base = int(path.name)
-        length = min(queue.file_size, end * queue.UNIT_SIZE - base)
-        if length > 0:
-            found[number].append(_queue_file(queue, base, length, whole=length <= left))
-            left -= length
-    return [tuple(sorted(one, key=lambda file: file.base)) for one in found]
-
-
-def log_head(mapped: MappedFile, log_end: int) -> LogHead:
-    """What a log file begins with."""
-    found, position = [], 0
-    for _ in range(2):
-        size = 0
-        if position + SIZE_AND_MAGIC.size <= mapped.file_size and mapped.file_from_offset + position < log_end:
-            size, magic = SIZE_AND_MAGIC.unpack_from(
-                mapped.populate(position, position + SIZE_AND_MAGIC.size), position
-            )
-            if magic == BLANK_MAGIC or not 0 < size <= mapped.file_size - position:
-                size = 0
-        found += [size, zlib.crc32(mapped.bytes_of(position, position + size))]
-        position += size
-    return LogHead(*found)
-
-
-def is_another(mapped: MappedFile, head: LogHead) -> bool:
-    """Whether a log file begins with other records than it did: with two, since one may be damaged."""
-    if not head.first_size or not head.second_size or head.first_size + head.second_size > mapped.file_size:
-        return False
-    first = zlib.crc32(mapped.bytes_of(0, head.first_size))
-    second = zlib.crc32(mapped.bytes_of(head.first_size, head.first_size + head.second_size))
-    return first != head.first and second != head.second
-
-
-def _queue_file(queue: AnyQueue, base: int, length: int, *, whole: bool) -> QueueFile:
-    first, behind = base // queue.UNIT_SIZE, (base + length) // queue.UNIT_SIZE
-    head, tail = queue.units(first, first + 1).tobytes(), queue.units(behind - 1, behind)
-    crc = zlib.crc32(queue.units(first, behind).tobytes()) if whole else NO_CRC
-    return QueueFile(base, length, int(tail["phy_offset"][0]), zlib.crc32(head + tail.tobytes()), crc)
-
-
 def _states_of(told: list[Any]) -> dict[Queue, QueueState]:
     found = {}
     for topic, queue_id, end, listed, files, *last in told:
@@ -286,19 +188,6 @@ def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:
         [*key, one.end, one.listed, [_numbers(file) for file in one.files], one.last_phy_offset]
         for key, one in queues.items()
     ]
-
-
-def _index_state(file: IndexFile) -> IndexState:
-    content_end = HEADER_SIZE + SLOT_SIZE * file.hash_slot_num + ENTRY_SIZE * (file.entries + 1)
-    return IndexState(file.header.end_phy_offset, *index_crcs(file.path, content_end))
-
-
-def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
-    """(bytes compared, CRC of the header, CRC of the content or NO_CRC) of an index file."""
-    header = zlib.crc32(read_piece(path, 0, HEADER_SIZE))
-    if content_end > CONTENT_BYTES:
-        return content_end, header, NO_CRC
-    return content_end, header, zlib.crc32(read_piece(path, 0, content_end))
 
 
 def store_id(paths: RootPaths) -> str:
@@ -328,3 +217,12 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
 
 def _numbers(one: QueueFile | IndexState | LogHead) -> list[int]:
     return [getattr(one, name) for name in one.__slots__]
+
+
+def believed_record(paths: RootPaths) -> StopRecord | None:
+    """The record of the last orderly stop, None where there is none, or where it is another store's."""
+    record = StopRecord.load(paths)
+    if record is None:
+        return None
+    told = store_id(paths)
+    return None if told and record.store_id and told != record.store_id else record

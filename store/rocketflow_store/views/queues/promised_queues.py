@@ -21,10 +21,14 @@ import numpy as np
 
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
+from rocketflow_store.metadata.config_files.listed_topics import batch_topics, listed_topics
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics, deleted_topics_path
+from rocketflow_store.metadata.native.durable_ends import DurableEnds
+from rocketflow_store.metadata.native.stop_record import believed_record, checkpoint_crc
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.views.queues.log_queues import queues_of_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +102,7 @@ class PromisedQueues:
         if marks == self._marks:
             return False
         if marks[0] != self._record_mark:
-            self._record, self._record_mark = _believed_record(paths), marks[0]
+            self._record, self._record_mark = believed_record(paths), marks[0]
         confirmed = read_confirm(paths)
         record = self._record
         plain, batch = {}, {}
@@ -107,21 +111,19 @@ class PromisedQueues:
             batch = {key: state.end for key, state in record.batch_queues.items() if state.end}
         self._same_writer = confirmed is not None
         if confirmed is None and record is not None and not marks[_ABORT][0]:
-            self._same_writer = record.checkpoint == _checkpoint_crc(paths)
+            self._same_writer = record.checkpoint == checkpoint_crc(paths)
         if confirmed is not None:
             self._add_ends(plain, batch)
         self._scan_log(confirmed, marks[_ABORT][0], marks[_DELETED])
         for known, found in ((plain, self._of_log.plain), (batch, self._of_log.batch)):
             for key, (_, end) in found.items():
                 known[key] = max(known.get(key, 0), end)
-        self._listed, self._deleted = _listed_topics(paths), DeletedTopics.load(paths)
+        self._listed, self._deleted = listed_topics(paths), DeletedTopics.load(paths)
         self._marks, self.plain, self.batch = marks, plain, batch
         return True
 
     def _add_ends(self, plain: dict[Queue, int], batch: dict[Queue, int]) -> None:
         """Add the ends at the last flush of the writer at work, or of the one that was stopped without order."""
-        from rocketflow_store.metadata.native.durable_ends import DurableEnds
-        from rocketflow_store.recovery.derived_state import batch_topics
 
         ends = DurableEnds.load(self._paths)
         if ends is None or not ends.queues:
@@ -200,8 +202,6 @@ class PromisedQueues:
 
     def _queues_of_log(self, start: int, stop: int) -> LogQueues:
         """Return what the sound records of [start, stop) say of their queues; `start` is a record boundary."""
-        from rocketflow_store.recovery.log_queues import queues_of_log
-
         return LogQueues(*queues_of_log(self._paths, self._config, self._files, start, stop))
 
     # -- a promise that is not kept
@@ -247,21 +247,3 @@ def _mark(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return status.st_mtime_ns, status.st_ino
-
-
-def _believed_record(paths: StorePaths) -> StopRecord | None:
-    from rocketflow_store.recovery.derived_state import believed_record  # more than reading loads
-
-    return believed_record(paths)
-
-
-def _listed_topics(paths: StorePaths) -> frozenset[str] | None:
-    from rocketflow_store.recovery.derived_state import listed_topics
-
-    return listed_topics(paths)
-
-
-def _checkpoint_crc(paths: StorePaths) -> int:
-    from rocketflow_store.metadata.native.stop_record import checkpoint_crc
-
-    return checkpoint_crc(paths)

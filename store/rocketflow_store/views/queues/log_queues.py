@@ -8,12 +8,12 @@ import numpy as np
 
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.scan_file import scan_file
+from rocketflow_store.metadata.config_files.listed_topics import batch_topics
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import ScanStop
-from rocketflow_store.recovery.derived_state import batch_topics
 from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_strays
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.derived_profile import PROFILE_53, PROFILE_55
 from rocketflow_store.log.log_view import CommitLogView
-from rocketflow_store.metadata.layout.store_meta import chosen_profile, recorded_profile
-from rocketflow_store.model.errors import StoreError
-from rocketflow_store.views.index.index_service import IndexService
+from rocketflow_store.metadata.layout.store_meta import recorded_profile
+from rocketflow_store.model.errors import StoreConfigError, StoreError
+from rocketflow_store.views.index.index_service import IndexService, has_index_entries
 from rocketflow_store.views.index.tag_stretches import TagJudge
 
 if TYPE_CHECKING:
@@ -24,12 +24,20 @@ def profile_of(paths: StorePaths, config: StoreConfig) -> str:
     return recorded_profile(paths) or detect_profile(paths, config)
 
 
-def profile_to_write(paths: StorePaths, config: StoreConfig) -> str:
-    """Return the profile of what is written to the store next.
+def profile_to_write(paths: StorePaths, config: StoreConfig, recorded: str | None = None) -> str:
+    """Return the profile to write: the store's, or the setting's for a store whose index has no entries yet.
 
-    Raises StoreConfigError if the setting names another one than the store's index has.
+    `recorded` is what `store.meta` records, if the caller has read it. Raises StoreConfigError if the setting names
+    another profile than the store has.
     """
-    return chosen_profile(profile_of(paths, config), paths, config)
+    profile = (recorded_profile(paths) if recorded is None else recorded) or detect_profile(paths, config)
+    if not config.profile or config.profile == profile:
+        return profile
+    if has_index_entries(paths.index):
+        why = f"the derived files of {paths.root} are of profile {profile}; convert them with 'rocketflow store rebuild"
+        why += f" {paths.root} --profile {config.profile}', or remove the setting"
+        raise StoreConfigError("rocketflow.profile", config.profile, why)
+    return config.profile
 
 
 def detect_profile(paths: StorePaths, config: StoreConfig) -> str:

@@ -1,0 +1,28 @@
+"""Where RocketFlow is known to have indexed the TAGS of every record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.files.directory_entries import directory_entries, is_file_name
+from rocketflow_store.format.index_layout import INDEX_NAME_DIGITS
+from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.metadata.native.stop_record import believed_record
+from rocketflow_store.metadata.native.tag_entries import TagEntries
+
+if TYPE_CHECKING:
+    pass
+
+
+def known_tag_entries(paths: RootPaths, index: Path) -> TagEntries:
+    """Return where RocketFlow is known to have indexed the TAGS of every record: see `metadata.native.tag_entries`."""
+    record, confirmed = believed_record(paths), read_confirm(paths)
+    names = [one.name for one in directory_entries(index) if is_file_name(one, INDEX_NAME_DIGITS)]
+    known = TagEntries()
+    if record is not None:
+        known = record.tag_entries.believed(names)
+    if confirmed is not None and confirmed.tag_entries_from >= 0:
+        known = known.extended(confirmed.tag_entries_from, confirmed.confirm_offset)
+    return known
