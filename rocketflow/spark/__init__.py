@@ -18,9 +18,9 @@ __all__ = ["register"]
 
 def register(spark: SparkSession) -> None:
     """Make `format("rocketflow")` known to `spark`; WorkerPythonError where its Python workers lack RocketFlow."""
-    from rocketflow.spark.mode_notes import note_modes
     from rocketflow.spark.data_source import RocketFlowDataSource
     from rocketflow.spark.shared.worker_python import check_worker_python
+    from rocketflow.spark.sink.mode_notes import note_modes
 
     check_worker_python(spark)
     note_modes()

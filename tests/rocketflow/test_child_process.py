@@ -14,7 +14,7 @@ SCRIPT = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test run under nohup hands on that these are ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from rocketflow import child_process
+from rocketflow.process import child_process
 from rocketflow.process.stop_signals import StoppedError, stop_in_order
 child_process._STOP_S = float(sys.argv[2])
 stop_in_order()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from rocketflow.demo import EVENT_TIME
-from rocketflow.flights import load_flights
+from rocketflow.demo.demo import EVENT_TIME
+from rocketflow.demo.flights import load_flights
 from rocketflow_store import StoreReader
 
 
