@@ -15,7 +15,7 @@ from tests.reliability.trials import ROOT, SEED
 
 PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
 COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
-NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "results", "*.pyc")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "*.pyc")
 SEEDS = 20
 """A bug must be noticed by a test within so many runs of it."""
 TRIALS = 3
