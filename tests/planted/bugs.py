@@ -24,7 +24,7 @@ BUGS: Final = (
     Bug(
         "ends-not-told",
         "what the queues had come to is not told: one that goes behind a kill begins anew",
-        [Change("            if self._ends.moved:\n                self._fencing(self._write_ends)\n", "")],
+        [Change("            if self._ends.moved:\n                self._guard(self._write_ends)\n", "")],
         [f"{STORE}/test_durable_ends.py"],
     ),
     Bug(
@@ -69,7 +69,7 @@ BUGS: Final = (
         "a failed sync is taken for one that worked",
         [
             Change(
-                "            sync()\n        except StoreFencedError as error:\n            self.fence = error\n"
+                "            sync()\n        except StoreFencedError as error:\n            self.close(error)\n"
                 "            raise\n        except StoreError",
                 "            sync()\n        except StoreFencedError:\n            pass\n        except StoreError",
             )

@@ -450,7 +450,7 @@ def test_behind_a_failed_sync_what_was_answered_is_still_committed(
 ) -> None:
     with quiet(opened(tmp_path / "s")) as store:
         put(store, 5)
-        store._flush.fence = StoreFencedError("commitlog", "the disk is broken")
+        store._fence.close(StoreFencedError("commitlog", "the disk is broken"))
     assert store.paths.abort.exists()
     with opened(tmp_path / "s") as store:
         assert store.max_offset("t", 0) == 5

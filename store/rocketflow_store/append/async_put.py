@@ -52,7 +52,7 @@ class AsyncPut:
     ) -> None:
         self._put, self._dispatch, self._statistics = put, dispatch, statistics
         self._path, self._commit_log, self._flush = parts.paths.root, parts.commit_log, parts.flush
-        self._sync_flush = parts.sync_flush
+        self._fence, self._sync_flush = parts.fence, parts.sync_flush
         self._timeout_s = parts.config.sync_flush_timeout / 1000
         self._most = parts.config.max_async_put_message_requests
         lock = threading.Lock()
@@ -160,15 +160,15 @@ class AsyncPut:
 
     def _append(self, live: list[_Pending]) -> None:
         try:
-            self._flush.check()
+            self._fence.check()
             outcomes = self._put.append([request for one in live for request in one.requests])
             end = self._commit_log.wrote_offset
             at = 0
             for one in live:
                 one.outcomes = outcomes[at : at + len(one.requests)]
                 at += len(one.requests)
-            if self._flush.fence is not None:
-                live = self._without_refused(live, self._flush.fence)
+            if self._fence.error is not None:
+                live = self._without_refused(live, self._fence.error)
             if self._sync_flush:
                 with self._written:
                     self._to_sync.append((end, live))

@@ -40,7 +40,7 @@ class BulkAppend:
     ) -> None:
         self._put, self._dispatch, self._statistics = put, dispatch, statistics
         self._config, self._sync_flush = parts.config, parts.sync_flush
-        self._commit_log, self._flush = parts.commit_log, parts.flush
+        self._commit_log, self._flush, self._fence = parts.commit_log, parts.flush, parts.fence
         self._offsets, self._topics = parts.offsets, parts.topics
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None) -> AppendBatchResult:
@@ -134,7 +134,7 @@ class BulkAppend:
             yield
         except BaseException as error:
             if isinstance(error, StoreFencedError):
-                self._flush.fence = error
+                self._fence.close(error)
             self._commit_log.undo(begin)
             raise
 

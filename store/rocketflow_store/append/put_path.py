@@ -101,7 +101,7 @@ class PutPath:
         self._is_batch_cq = parts.side_queues.is_batch_cq
         self._store_host = encode_host(parts.config.store_host)
         self.lock = PutLock()
-        self._sync_flush = parts.sync_flush
+        self._fence, self._sync_flush = parts.fence, parts.sync_flush
         self._timeout_s = parts.config.sync_flush_timeout / 1000
         self._closed = False
         self.next_queue = QueueTurns(self._messages_of)
@@ -252,7 +252,7 @@ class PutPath:
         """Raise where a sync, the last commit or the last dispatch failed, the disk is too full, or after `close`."""
         if self._closed:
             raise StoreClosedError(self._parts.paths.root)
-        self._flush.check()
+        self._fence.check()
         if self._dispatch.failure is not None:
             self._dispatch.follow()
         if self._commit_log.commit_error is not None:
@@ -289,7 +289,7 @@ class PutPath:
             return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
         except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
             if isinstance(error, StoreFencedError):
-                self._flush.fence = error
+                self._fence.close(error)
             why = str(error) or "out of memory"
             events.tell(events.REFUSED, self._parts.paths.root, "put", why, quietly=self._refusing)
             self._refusing = True
@@ -310,11 +310,11 @@ class PutPath:
 
     def fence_half_published(self, error: BaseException) -> None:
         """Log, offsets and dispatch may disagree: nothing may be put any more."""
-        self._flush.fence = StoreFencedError(self._parts.paths.root, f"interrupted while publishing: {error!r}")
+        self._fence.close_for(f"interrupted while publishing: {error!r}")
 
     def _is_held_up(self) -> bool:
         return (
-            self._flush.fence is not None
+            self._fence.error is not None
             or self._commit_log.commit_error is not None
             or self._dispatch.failure is not None
             or self._closed

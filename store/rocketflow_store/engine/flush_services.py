@@ -16,7 +16,6 @@ from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
 from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
-from rocketflow_store.model.errors import StoreFencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,14 +117,14 @@ class FlushServices:
         if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
             self.flush()
             return
-        self._parts.flush.check()
+        self._parts.fence.check()
         with self._lock:
-            self._fencing(lambda: self._parts.queues.sync(least_pages * PAGE_BYTES))
+            self._guard(lambda: self._parts.queues.sync(least_pages * PAGE_BYTES))
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
         commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
-        self._parts.flush.check()  # what a failed sync left is not made good by another one
+        self._parts.fence.check()  # what a failed sync left is not made good by another one
         with self._lock:
             self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
             commit_log.commit()
@@ -134,13 +133,13 @@ class FlushServices:
                 dispatch.follow()
                 if dispatch.confirm_offset <= commit_log.flushed_offset:  # nobody put meanwhile
                     target, timestamp, phy_offset = self._dispatched()
-            self._fencing(self._sync_derived)
+            self._guard(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
             self._note_queues(phy_offset, target)
-            self._fencing(self._write_checkpoint)
+            self._guard(self._write_checkpoint)
             if self._ends.moved:
-                self._fencing(self._write_ends)
-            self._fencing(lambda: dispatch.confirm_file.durable(target, timestamp))
+                self._guard(self._write_ends)
+            self._guard(lambda: dispatch.confirm_file.durable(target, timestamp))
             self._frontier = target
 
     def flush_last(self) -> None:
@@ -200,10 +199,6 @@ class FlushServices:
         fields.index_msg_timestamp = max(fields.index_msg_timestamp, self._parts.index.full_end_timestamp)
         os_files.write_atomically(self._parts.paths.checkpoint, fields.encode())
 
-    def _fencing(self, sync: Callable[[], object]) -> None:
-        """Fence the store where a sync of derived files fails: no later one can be believed."""
-        try:
-            sync()
-        except StoreFencedError as error:
-            self._parts.flush.fence = error
-            raise
+    def _guard(self, sync: Callable[[], object]) -> None:
+        """Run a sync of derived files; a failed one fences the store: no later one can be believed."""
+        self._parts.fence.guard(sync, any_error=False)

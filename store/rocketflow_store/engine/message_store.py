@@ -34,7 +34,6 @@ from rocketflow_store.model.errors import (
     StoreClosedError,
     StoreConfigError,
     StoreError,
-    StoreFencedError,
 )
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
@@ -139,6 +138,7 @@ class MessageStore:
         self.index, self.config_files = parts.index, parts.config_files
         self._files, self._log, self._queues = parts.files, parts.log, parts.queues
         self._commit_log, self._flush, self._topics = parts.commit_log, parts.flush, parts.topics
+        self._fence = parts.fence
         self._allocator = parts.allocator
         self._closed = self._forsaken = False
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
@@ -175,7 +175,7 @@ class MessageStore:
 
     def _tell_held(self, service: str, error: Exception) -> None:
         """A thread cannot do its work, for a reason of its own: fences and held dispatch have events of theirs."""
-        if self._flush.fence is None and self._dispatch.failure is None:
+        if self._fence.error is None and self._dispatch.failure is None:
             events.tell(events.SERVICE_HELD, self.path, service, str(error) or repr(error))
 
     # -- opening and closing
@@ -221,7 +221,7 @@ class MessageStore:
 
     def _make_durable(self) -> bool:
         """Everything that was put, and the record of this stop; False where a failed sync left nothing certain."""
-        if self._flush.fence is not None:
+        if self._fence.error is not None:
             with suppress(StoreError):  # it may still be recovered
                 self._commit_log.commit()
             return False
@@ -415,8 +415,7 @@ class MessageStore:
                     begin_deletion(self.paths, topic, self._commit_log.wrote_offset)
                     self._forget_topic(topic)
             except BaseException as error:
-                why = f"topic {topic} is half deleted ({error!r}); the next open finishes it"
-                self._flush.fence = StoreFencedError(self.path, why)
+                self._fence.close_for(f"topic {topic} is half deleted ({error!r}); the next open finishes it")
                 raise
 
     def _forget_topic(self, topic: str) -> None:
@@ -456,7 +455,7 @@ class MessageStore:
             ),
             **{name: one if one < 0 else one / 100 for name, one in percent.items()},
             "diskFull": self._clean.disk_full,
-            "fenced": self._flush.fence is not None,
+            "fenced": self._fence.error is not None,
             "mappedFilesMadeAhead": self._allocator.made_ahead,
             "mappedFilesMadeLate": self._allocator.made_late,
             "mappedFilesLocked": len(self._allocator.locked.offsets),

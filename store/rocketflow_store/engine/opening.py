@@ -14,6 +14,7 @@ from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles, Tr
 from rocketflow_store.files.sync_together import sync_together
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint, logics_physical_offset
 from rocketflow_store.log.commit_log import CommitLog
+from rocketflow_store.log.fence import Fence
 from rocketflow_store.log.group_flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.record_crc_range import readable_range
@@ -74,6 +75,7 @@ class StoreParts:
     store_timestamp: int
     commit_log: CommitLog
     buffered: BufferedFiles | None
+    fence: Fence
     flush: GroupFlush
     offsets: QueueOffsets
     dispatched_phy_offset: int = 0
@@ -178,6 +180,7 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     if config.tag_entries and config.message_index_enable:
         tags = tags.extended(recovery.indexed_from, recovery.truncated_to)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
+    fence = Fence(paths.root, commit_log)
     return StoreParts(
         paths=paths,
         config=config,
@@ -197,7 +200,8 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
         store_timestamp=store_timestamp,
         commit_log=commit_log,
         buffered=buffered,
-        flush=GroupFlush(commit_log, paths.root),
+        fence=fence,
+        flush=GroupFlush(commit_log, fence, paths.root),
         dispatched_phy_offset=dispatched_phy_offset,
         tag_entries=tags,
         offsets=QueueOffsets(

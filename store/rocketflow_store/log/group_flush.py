@@ -1,6 +1,6 @@
 """Making the log durable: one sync for everyone who waits (SYNC_FLUSH), or every so often (ASYNC_FLUSH).
 
-A failed sync fences: nothing is acknowledged any more, and no later sync is believed.
+A failed sync fences the store: no later sync is believed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
-from rocketflow_store.model.errors import FlushDiskTimeoutError, StoreError, StoreFencedError
-from rocketflow_store.telemetry import events
+from rocketflow_store.model.errors import FlushDiskTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
+    from rocketflow_store.log.fence import Fence
 
 WHATEVER_IT_TAKES_S: Final = 24 * 3600.0
 """For who has nothing to fall back on where a sync is slow."""
@@ -70,30 +70,13 @@ class GroupFlush:
     When its sync is over it has the next one begin, by the first whom it came too early for, and wakes the others.
     """
 
-    def __init__(self, commit_log: CommitLog, path: object) -> None:
-        self._commit_log, self._path = commit_log, path
+    def __init__(self, commit_log: CommitLog, fence: Fence, path: object) -> None:
+        self._commit_log, self._fence, self._path = commit_log, fence, path
         self._lock = threading.Lock()
         self._syncing = False
         self._waiters: deque[_Waiter] = deque()
-        self._fence: StoreFencedError | None = None
         self.synced: Callable[[], None] | None = None
         """Called after a sync by the thread that made it, before those wake who waited for it."""
-
-    @property
-    def fence(self) -> StoreFencedError | None:
-        """Why nothing is acknowledged any more, None where all is well."""
-        return self._fence
-
-    @fence.setter
-    def fence(self, error: StoreFencedError) -> None:
-        if self._fence is None:
-            self._fence = error
-            events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
-
-    def check(self) -> None:
-        """Raise where an earlier sync failed."""
-        if self.fence is not None:
-            raise StoreFencedError(self._path, self.fence.why)
 
     def flush_to(self, offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to `offset`; False where that took longer than `timeout_s`."""
@@ -101,7 +84,7 @@ class GroupFlush:
         with self._lock:
             if self._commit_log.flushed_offset >= offset:
                 return True
-            self.check()
+            self._fence.check()
             if self._syncing:
                 waiter = _Waiter(offset)
                 self._waiters.append(waiter)
@@ -110,10 +93,10 @@ class GroupFlush:
             return False
         if waiter is not None and not waiter.syncs:
             if self._commit_log.flushed_offset < offset:
-                self.check()
+                self._fence.check()
             return True
         try:
-            self._fencing(self._commit_log.sync)
+            self._fence.guard(self._commit_log.sync)
         finally:
             self._wake_synced()
         return True
@@ -146,7 +129,7 @@ class GroupFlush:
             end = self._commit_log.flushed_offset
             waiters = list(self._waiters)
             self._waiters.clear()
-            if self._fence is None:
+            if self._fence.error is None:
                 self._waiters.extend(one for one in waiters if one.offset > end)
                 waiters = [one for one in waiters if one.offset <= end]
             self._syncing = bool(self._waiters)
@@ -155,7 +138,7 @@ class GroupFlush:
                 following.syncs = True
                 following.woken.release()
         try:
-            if self.synced is not None and self._fence is None:
+            if self.synced is not None and self._fence.error is None:
                 self.synced()
         finally:
             for one in waiters:
@@ -163,14 +146,4 @@ class GroupFlush:
 
     def flush_early(self, begin: int) -> None:
         """Let the disk work on what was written from `begin` on before it is published; nobody waits for it."""
-        self._fencing(lambda: self._commit_log.sync_unpublished(begin))
-
-    def _fencing(self, sync: Callable[[], object]) -> None:
-        try:
-            sync()
-        except StoreFencedError as error:
-            self.fence = error
-            raise
-        except StoreError as error:
-            fence = self.fence = StoreFencedError(self._path, str(error))
-            raise fence from error
+        self._fence.guard(lambda: self._commit_log.sync_unpublished(begin))

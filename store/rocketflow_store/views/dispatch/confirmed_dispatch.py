@@ -94,7 +94,7 @@ class ConfirmedDispatch:
                     events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(ready))
                 self.failure = error
                 if isinstance(error, StoreFencedError):
-                    self._parts.flush.fence = error
+                    self._parts.fence.close(error)
                 raise
             self.failure = None
 

@@ -1,0 +1,59 @@
+"""The fence of a store: after a failed sync nothing is acknowledged any more until the store is opened again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.model.errors import StoreError, StoreFencedError
+from rocketflow_store.telemetry import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rocketflow_store.log.commit_log import CommitLog
+
+
+class Fence:
+    """Owns whether the store at `path` is fenced, and why: the first reason stays."""
+
+    def __init__(self, path: Path, commit_log: CommitLog) -> None:
+        self._path, self._commit_log = path, commit_log
+        self._error: StoreFencedError | None = None
+
+    @property
+    def error(self) -> StoreFencedError | None:
+        """Why the store is fenced, or None if it is not."""
+        return self._error
+
+    def check(self) -> None:
+        """Raise StoreFencedError if the store is fenced."""
+        if self._error is not None:
+            raise StoreFencedError(self._path, self._error.why)
+
+    def close(self, error: StoreFencedError) -> None:
+        """Fence the store, unless it is fenced already."""
+        if self._error is None:
+            self._error = error
+            events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
+
+    def close_for(self, why: str) -> None:
+        """Fence the store: see `close`."""
+        self.close(StoreFencedError(self._path, why))
+
+    def guard(self, sync: Callable[[], object], *, any_error: bool = True) -> None:
+        """Run `sync`; if it raises StoreFencedError, or (with `any_error`) a StoreError, the store is fenced.
+
+        What it raises then is a StoreFencedError.
+        """
+        try:
+            sync()
+        except StoreFencedError as error:
+            self.close(error)
+            raise
+        except StoreError as error:
+            if not any_error:
+                raise
+            fenced = StoreFencedError(self._path, str(error))
+            self.close(fenced)
+            raise fenced from error
