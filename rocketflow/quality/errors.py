@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import RocketFlowError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_PYTHON: Final = "An exception was thrown from the Python worker"
 
 
 class SuiteRefusedError(UsageError):
@@ -30,3 +33,15 @@ class ValidatorError(RocketFlowError):
 
 class QualityFailedError(RocketFlowError):
     """An expectation whose action is `fail` was not met: nothing of the batch was written."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, of a Java one the exception behind the call, of a Python worker's what it raised."""
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
+        found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]
+        lines = [found[-1].partition("Exception: ")[2]] if found else lines[1:]
+    if any(_PYTHON in one for one in lines[:1]):
+        raised = [one for one in lines if one.partition(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
+        lines = raised[-1:] or lines
+    return lines[0][:300] if lines else type(error).__name__

@@ -10,12 +10,12 @@ import pytest
 
 from rocketflow.quality.bodies.body_schema import body_spec
 from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
+from rocketflow.quality.check.suite_trial import plan_suite
 from rocketflow.quality.check.verdicts import judgement
 from rocketflow.quality.gx.gx_metrics import runtime_configuration
 from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from rocketflow.quality.suites.expectation_kinds import ROW_TYPES, UNIQUE_TYPES, Kind, kind_of, row_condition_of
 from rocketflow.quality.suites.suite import load_suite
-from rocketflow.quality.suites.suite_plan import plan_suite
 from tests.quality.topics import fill, write_suite
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow.quality.bodies.body_schema import body_spec
 from rocketflow.quality.bodies.malformed import BodyReasons
-from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, WELL_FORMED, parsing, reasons
+from rocketflow.quality.bodies.parsed_bodies import parsing, reasons
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.jobs.range_check import RangeCheck, check_range
+from rocketflow.quality.pass_columns import CARRIED, MESSAGE, WELL_FORMED
 from tests.quality.topics import fill, suite_json, write_suite
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import pytest
 from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
 from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings
 from rocketflow.quality.check.split import Route
+from rocketflow.quality.check.suite_trial import plan_suite
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.jobs.range_check import RangeCheck, preflight
 from rocketflow.quality.suites.suite import Action
-from rocketflow.quality.suites.suite_plan import plan_suite
 from tests.quality.topics import fill, suite, write_suite
 
 if TYPE_CHECKING:

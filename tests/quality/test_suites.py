@@ -92,7 +92,7 @@ def test_labels_versions_actions() -> None:
 def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> None:
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.suites.suite_plan import plan_suite
+    from rocketflow.quality.check.suite_trial import plan_suite
 
     between = "expect_column_values_to_be_between"
     query = "SELECT * FROM {batch} WHERE "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.quality.bodies.csv_bodies import csv_dialect
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError
+from rocketflow.quality.pass_columns import CARRIED, HIDDEN, MESSAGE, PROPERTIES, SOURCE_COLUMNS, WELL_FORMED
 from rocketflow.quality.projection import Projection, quoted
 
 if TYPE_CHECKING:
@@ -22,21 +23,12 @@ if TYPE_CHECKING:
     from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.suites.suite import Suite
 
-MESSAGE: Final = "__rf_message"
-"""The struct of the source's columns, all but `properties`."""
-PROPERTIES: Final = "__rf_properties"
-"""The message's own, null where they are not read; of routed rows what they go on with."""
-WELL_FORMED: Final = "__rf_ok"
-CARRIED: Final = (MESSAGE, PROPERTIES, WELL_FORMED)
-"""What parsed rows have besides the suite's columns."""
 _BODY: Final = "__rf_body"
 _SEEN: Final = "__rf_seen"
 _MORE_BEHIND: Final = r"\}\s*(,\s*\{|[^\s,\]}])"
 """An object, and behind it something that may be another value."""
 _MOST_COLUMNS: Final = 20_000
 _CORRUPT: Final = "__rf_corrupt"
-HIDDEN: Final = frozenset({"body", "properties"})
-"""Columns of the source that a suite does not see."""
 
 
 def body_type(spec: BodySpec) -> StructType:
@@ -81,7 +73,6 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
     """What is read of a message: what goes on with it, and what else the suite names."""
     from pyspark.sql.types import StructType
 
-    from rocketflow.quality.check.split import SOURCE_COLUMNS
     from rocketflow.spark.source.columns import source_schema
 
     words = set(re.findall(r"\w+", json.dumps([one.kwargs for one in suite.expectations])))

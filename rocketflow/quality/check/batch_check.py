@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED, parsing, reasons
+from rocketflow.quality.bodies.parsed_bodies import parsing, reasons
 from rocketflow.quality.check.pass_tasks import REPORT_SCHEMA, PassReport, PassTask, named_ranges
-from rocketflow.quality.check.split import BAD, Marking, for_tasks, routing
+from rocketflow.quality.check.split import Marking, for_tasks, routing
 from rocketflow.quality.check.suite_result import SuiteResultForm
 from rocketflow.quality.check.verdicts import Verdict, ask_gx, compare_with_gx, judge, to_ask
 from rocketflow.quality.errors import QualityFailedError
+from rocketflow.quality.pass_columns import BAD, WELL_FORMED
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.suites.suite import Action
 

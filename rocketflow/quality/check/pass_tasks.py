@@ -15,20 +15,8 @@ import pyarrow.compute as pc
 
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.check.record_room import fitted
-from rocketflow.quality.check.split import (
-    BAD_BIT,
-    BITS,
-    MASK,
-    NAMES,
-    OBSERVED,
-    OFFSET,
-    PASSED,
-    QUEUE,
-    QUEUE_ID,
-    TOPIC_SHIFT,
-    VALUES,
-    WELL_FORMED_BIT,
-)
+from rocketflow.quality.check.split import BAD_BIT, QUEUE_ID, TOPIC_SHIFT, WELL_FORMED_BIT
+from rocketflow.quality.pass_columns import BITS, MASK, NAMES, OBSERVED, OFFSET, PASSED, QUEUE, VALUES
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.metadata.layout.store_paths import StorePaths

@@ -13,8 +13,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.bodies.parsed_bodies import CARRIED, MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.check.record_room import LEFT_OUT, VIOLATIONS
+from rocketflow.quality.pass_columns import (
+    BAD,
+    BITS,
+    CARRIED,
+    MASK,
+    MESSAGE,
+    NAMES,
+    OBSERVED,
+    OFFSET,
+    PASSED,
+    PROPERTIES,
+    QUEUE,
+    SOURCE_COLUMNS,
+    VALUES,
+    WELL_FORMED,
+)
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow.quality.suites.expectation_kinds import Kind
 from rocketflow.quality.suites.suite import Action
@@ -27,21 +42,6 @@ if TYPE_CHECKING:
 
     from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
-BITS: Final = 62
-MASK: Final = "__rf_mask"
-QUEUE: Final = "__rf_queue"
-"""Where a row is from: its topic's number << 32 | its queue id."""
-OFFSET: Final = "__rf_offset"
-OBSERVED: Final = "__rf_observed"
-BAD: Final = "__rf_bad"
-"""Whether the row is quarantined."""
-NAMES: Final = "__rf_names"
-VALUES: Final = "__rf_values"
-"""`PROPERTIES` as tasks are given it: of a map Spark's Arrow writer asks for its parts after every row."""
-SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "tags", "keys", "flag", "bornTimestamp")
-"""What the pass reads of a message; `properties` too where they go on."""
-PASSED: Final = ("body", "tags", "keys", "flag", "bornTimestamp")
-"""What goes on of it as it is."""
 TOPIC_SHIFT: Final = 32
 QUEUE_ID: Final = (1 << TOPIC_SHIFT) - 1
 WELL_FORMED_BIT: Final = 1 << 61

@@ -1,27 +1,44 @@
-"""A plan tried on rows of typical values and on none, before the first batch: what fails there is refused by name.
+"""A suite planned, and its plan tried on rows of typical values and on none: what fails there is refused by name.
 
 Of conditions in the user's own SQL only their types are tried: what they do with a value is the user's business.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.bodies.parsed_bodies import WELL_FORMED
+from rocketflow.quality.check.split import Marking
+from rocketflow.quality.errors import SuiteRefusedError, first_line
 from rocketflow.quality.gx.gx_metrics import runtime_configuration
+from rocketflow.quality.pass_columns import WELL_FORMED
 from rocketflow.quality.suites.expectation_kinds import SQL_TYPE
+from rocketflow.quality.suites.suite_plan import SuitePlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import StructType
 
     from rocketflow.quality.suites.probe import Probe
+    from rocketflow.quality.suites.suite import Suite
     from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
-_PYTHON: Final = "An exception was thrown from the Python worker"
 _SOME: Final = 3
 """Rows of a batch that verdicts are tried for."""
+
+
+def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePlan:
+    """Ask GX about every expectation and try the plan; SuiteRefusedError names all that cannot be applied."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    planner = SuitePlanner(spark, suite, schema)
+    trial = SuiteTrial(planner.plan, planner.probe, planner.owners)
+    trial.run(planner.values)
+    problems = [*planner.problems, *(f"{label}: {problem}" for label, problem in trial.problems.items())]
+    if problems:
+        raise SuiteRefusedError(suite.path, problems)
+    return planner.plan
 
 
 class SuiteTrial:
@@ -72,8 +89,6 @@ class SuiteTrial:
     def _conditions(self) -> None:
         """Counters as the pass has them: beside a column of the row, and of type boolean."""
         from pyspark.sql import functions as F  # noqa: N812
-
-        from rocketflow.quality.check.split import Marking
 
         of_users = {one.unexpected for one in self._plan.checks if one.source.type == SQL_TYPE}
         for rows, are_users in ((self._probe.values, False), (self._probe.nulls, True)):
@@ -148,15 +163,3 @@ def _judge(check: Check, rows: int, seen: dict[str, Any]) -> None:
     if check.samples is not None:
         values[check.samples] = []
     check.judge.verdict(values, runtime_configuration())
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, of a Java one the exception behind the call, of a Python worker's what it raised."""
-    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
-    if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
-        found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]
-        lines = [found[-1].partition("Exception: ")[2]] if found else lines[1:]
-    if any(_PYTHON in one for one in lines[:1]):
-        raised = [one for one in lines if one.partition(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
-        lines = raised[-1:] or lines
-    return lines[0][:300] if lines else type(error).__name__

@@ -16,7 +16,7 @@ from rocketflow.process.job_timing import timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suites.suite import Action, Suite, load_suite
 from rocketflow.spark.shared import checkpoint
-from rocketflow.spark.source.source_options import local_path
+from rocketflow.spark.shared.store_locations import local_path
 from rocketflow.spark.stream.job_options import job_source_options
 from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
 
@@ -63,7 +63,7 @@ class QualityJob:
     @property
     def path(self) -> str:
         """The directory of the store that is read."""
-        from rocketflow.spark.source.source_options import parse_stores
+        from rocketflow.spark.shared.store_locations import parse_stores
 
         return parse_stores(self.source)[0].path
 
@@ -213,7 +213,7 @@ class QualityQuery:
 
     def __init__(self, spark: SparkSession, job: QualityJob, suite: Suite, spec: BodySpec) -> None:
         from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
-        from rocketflow.quality.suites.suite_plan import plan_suite
+        from rocketflow.quality.check.suite_trial import plan_suite
 
         self._spark, self._job, self._spec = spark, job, spec
         print(f"planning {len(suite.expectations)} expectations of suite {suite.name}", file=sys.stderr, flush=True)
@@ -332,7 +332,7 @@ def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
     """The ranges of a batch, as its result has them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from rocketflow.quality.bodies.parsed_bodies import MESSAGE
+    from rocketflow.quality.pass_columns import MESSAGE
 
     places = rows.select(f"{MESSAGE}.topic", f"{MESSAGE}.queueId", f"{MESSAGE}.queueOffset")
     found = places.groupBy("topic", "queueId").agg(F.min("queueOffset"), F.max("queueOffset"), F.count("*")).collect()

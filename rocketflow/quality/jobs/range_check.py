@@ -67,7 +67,7 @@ def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
     from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings, describe
     from rocketflow.quality.check.split import Route
-    from rocketflow.quality.suites.suite_plan import plan_suite
+    from rocketflow.quality.check.suite_trial import plan_suite
 
     suite, spec = preflight(check)
     columns = source_columns(suite)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MARK: Final = ".rocketflow-quality-docs"
 _DOCS: Final = "data_docs"
-_VIEW: Final = {"module_name": "rocketflow.quality.offline_view", "class_name": "OfflinePageView"}
+_VIEW: Final = {"module_name": "rocketflow.quality.results.offline_view", "class_name": "OfflinePageView"}
 _SECTIONS: Final = {
     "expectations": {
         "class_name": "DefaultSiteSectionBuilder",
@@ -105,7 +105,7 @@ def _docs_index(results: Sequence[BatchResult], pages: Mapping[str, PurePosixPat
 
 
 def _page(title: str, body: str) -> str:
-    from rocketflow.quality.offline_view import SITE_STYLE
+    from rocketflow.quality.results.offline_view import SITE_STYLE
 
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from rocketflow.quality.bodies.parsed_bodies import MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.gx.gx_metrics import GxEngine
+from rocketflow.quality.pass_columns import MESSAGE, PROPERTIES, WELL_FORMED
 from rocketflow.quality.projection import quoted
 
 if TYPE_CHECKING:

@@ -1,19 +1,17 @@
 """A suite made ready for a stream: every expectation as counters of rows, observed aggregates, or a question to GX.
 
-`plan_suite` refuses what cannot be applied, all of it at once: unknown types and arguments, columns that are not there,
-expectations without a meaning for micro-batches, conditions that Spark refuses, arguments that do not fit a column's
-type. The latter are found by a trial on rows of typical values (`probe`).
+`SuitePlanner` collects what cannot be applied: unknown types and arguments, columns that are not there, expectations
+without a meaning for micro-batches, conditions that Spark refuses. A plan is complete once it was tried on rows of
+typical values: `check.suite_trial.plan_suite` does both.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.quality.check.suite_trial import SuiteTrial, first_line
-from rocketflow.quality.errors import SuiteRefusedError
+from rocketflow.quality.errors import first_line
 from rocketflow.quality.gx.gx_metrics import Domains, MetricFailedError
 from rocketflow.quality.gx.loading import load_great_expectations
 from rocketflow.quality.projection import quoted
@@ -93,30 +91,26 @@ class SuitePlan:
         return bool(self.asked) or any(one.unique_on for one in self.counters)
 
 
-def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePlan:
-    """Ask GX about every expectation; SuiteRefusedError names all that cannot be applied."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    planner = _Planner(spark, suite, schema)
-    problems: list[str] = []
-    for one in suite.expectations:
-        problem = planner.add(one)
-        if problem is not None:
-            problems.append(f"{one.label}: {problem}")
-    problems += planner.tried()
-    if problems:
-        raise SuiteRefusedError(suite.path, problems)
-    return planner.plan
+class SuitePlanner:
+    """Plans a suite's expectations one after another.
 
+    `problems` are what cannot be applied, `owners` the labels of the checks of every counter, `probe` the rows that a
+    plan is tried on.
+    """
 
-class _Planner:
     def __init__(self, spark: SparkSession, suite: Suite, schema: StructType) -> None:
-        self._probe = Probe(spark, schema)
+        self.probe = Probe(spark, schema)
+        self.problems: list[str] = []
+        self.owners: list[list[str]] = []
         self._domains = Domains(spark, schema)
         self._keys: dict[str, int] = {}
-        self._owners: list[list[str]] = []
-        self.plan = SuitePlan(suite, schema, [], [], {}, self._probe.engine(self._probe.empty))
+        self.plan = SuitePlan(suite, schema, [], [], {}, self.probe.engine(self.probe.empty))
+        for one in suite.expectations:
+            problem = self._add(one)
+            if problem is not None:
+                self.problems.append(f"{one.label}: {problem}")
 
-    def add(self, source: SuiteExpectation) -> str | None:
+    def _add(self, source: SuiteExpectation) -> str | None:
         """Take an expectation in; what is wrong with it, None where nothing is."""
         if source.type in REFUSED_TYPES:
             return f"cannot be applied to a stream: {REFUSED_TYPES[source.type]}"
@@ -211,24 +205,18 @@ class _Planner:
         if key not in self._keys:
             self._keys[key] = len(self.plan.counters)
             self.plan.counters.append(Counter(condition, unique_on))
-            self._owners.append([])
-        self._owners[self._keys[key]].append(check.source.label)
+            self.owners.append([])
+        self.owners[self._keys[key]].append(check.source.label)
         return self._keys[key]
 
     def _named_in(self, condition: Column) -> tuple[str, ...]:
         """The columns that a condition of the user's names, in the schema's order."""
-        found = self._probe.empty.where(condition)._jdf.queryExecution().analyzed().condition().references().toSeq()
+        found = self.probe.empty.where(condition)._jdf.queryExecution().analyzed().condition().references().toSeq()
         names = {str(found.apply(at).name()).lower() for at in range(found.size())}  # as the condition writes them
         return tuple(name for name in self.plan.schema.fieldNames() if name.lower() in names)
 
-    def tried(self) -> list[str]:
-        """What fails at values of the columns' types, or cannot be told of no values: problems by expectation."""
-        trial = SuiteTrial(self.plan, self._probe, self._owners)
-        trial.run(self._values)
-        return [f"{label}: {problem}" for label, problem in trial.problems.items()]
-
-    def _values(self, check: Check) -> int:
-        """The counter of rows that have what a check is about: a value in each of its columns."""
+    def values(self, check: Check) -> int:
+        """Return the counter of rows that have what a check is about: a value in each of its columns."""
         from pyspark.sql import functions as F  # noqa: N812
 
         own = {name: check.source.kwargs.get(name) for name in ("row_condition", "condition_parser")}
@@ -265,7 +253,7 @@ class _Planner:
         key = f"aggregate {means}"
         if key not in self._keys:
             try:
-                self._probe.empty.observe(Observation(), column.alias("one"))
+                self.probe.empty.observe(Observation(), column.alias("one"))
             except AnalysisException:
                 return None
             self._keys[key] = len(self.plan.aggregates)
