@@ -9,9 +9,9 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow.kafka.errors import TopicClaimedError
-from rocketflow.kafka.into_kafka.progress_mark import Mark
 from rocketflow.kafka.options.bridge_options import parse
 from rocketflow.kafka.shared.claims import Claim, Pair, claims_of_marks, refuse_claimed
+from rocketflow.kafka.shared.mark import Mark
 from tests.kafka.bridging import Topics, bridge
 from tests.kafka.test_start import some
 

@@ -12,9 +12,11 @@ from kafka.errors import KafkaError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from rocketflow.kafka.errors import MessageRefusedError
+from rocketflow.kafka.into_kafka.refused_record import refused_record
 from rocketflow.kafka.into_kafka.to_records import kafka_rows
-from rocketflow.kafka.into_store.refused_messages import MAX_BODY, refused_record, refused_rows
+from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.shared.record_sizes import Header, batch_size, client_size
+from rocketflow.kafka.shared.refusal_limits import MAX_BODY
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.kafka.bridging import Sent, Topics, bridge, small_store, stored

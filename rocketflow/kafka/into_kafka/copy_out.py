@@ -30,12 +30,13 @@ from rocketflow.kafka.errors import (
     TopicReplacedError,
 )
 from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
-from rocketflow.kafka.into_kafka.progress_mark import Mark, Progress, encode_mark, ensure_topic, read_marks
+from rocketflow.kafka.into_kafka.progress_mark import ensure_topic, read_marks
+from rocketflow.kafka.into_kafka.refused_record import refused_record
 from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
-from rocketflow.kafka.into_store.refused_messages import refused_record
 from rocketflow.kafka.options.bridge_options import CONTINUE, QUARANTINE
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.claims import Pair, claims_of_marks, refuse_claimed
+from rocketflow.kafka.shared.mark import Mark, Progress, encode_mark
 from rocketflow.kafka.shared.record_sizes import Header
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of

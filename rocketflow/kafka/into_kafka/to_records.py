@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow.kafka.into_store.to_rows import text_mask
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.record_sizes import Header
+from rocketflow.kafka.shared.value_masks import text_mask
 from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.records.arrow.gather import int_array

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.kafka.shared import property_names as names
+from rocketflow.kafka.shared.value_masks import text_mask, valid_mask
 from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.records.arrow.arrays import bool_array
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import constant_string, int_array, values_array, with_validity
 
@@ -49,7 +49,7 @@ class QueueRule:
         if rows.keys.null_count == len(rows):
             return np.full(len(rows), fixed, np.int32)
         hashed = crc32_column(rows.keys.fill_null(b"")).astype(np.int64) % self.queues
-        return np.where(_valid(rows.keys), hashed, fixed).astype(np.int32)
+        return np.where(valid_mask(rows.keys), hashed, fixed).astype(np.int32)
 
 
 class Properties:
@@ -93,7 +93,7 @@ def sink_rows(rows: KafkaRows, rule: QueueRule, told: Properties | None = None) 
     keys = _keys(rows.keys, properties)
     bodies = rows.values
     if bodies.null_count:
-        _mark(properties, ~_valid(bodies), names.TOMBSTONE, names.TRUE)
+        _mark(properties, ~valid_mask(bodies), names.TOMBSTONE, names.TRUE)
         bodies = bodies.fill_null(b"")
     born = _times(rows, properties)
     found = {} if rows.headers is None else _headers(rows.headers, len(rows), properties)
@@ -116,7 +116,7 @@ def sink_rows(rows: KafkaRows, rule: QueueRule, told: Properties | None = None) 
 
 def _keys(keys: pa.Array, properties: Properties) -> pa.Array:
     """Keys as text, null where there is none or it is empty; what is no text is base64, and says so."""
-    present = _valid(keys)
+    present = valid_mask(keys)
     odd = present & ~text_mask(keys)
     if not odd.any():
         return keys.cast(pa.string())
@@ -251,29 +251,3 @@ def _mark(properties: Properties, mask: npt.NDArray[np.bool_], name: str, value:
     some = np.flatnonzero(mask).astype(np.int64)
     if len(some):
         properties.add(some, name, constant_string(value, len(some)).cast(pa.binary()))
-
-
-def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
-    if column.null_count == 0:
-        return np.ones(len(column), bool)
-    mask: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
-    return mask
-
-
-def text_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values of a binary column are plain text (`property_names.is_text`); nulls are not."""
-    mask = _valid(column) & (np.asarray(pc.binary_length(column).fill_null(0)) > 0)
-    _, offsets, data = column.buffers()
-    if data is None or len(column) == 0:
-        return mask
-    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
-    octets = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-    odd = bool(((octets < 0x20) | (octets == 0x7F)).any())
-    if not odd:
-        try:
-            pc.if_else(bool_array(mask), column, None).cast(pa.string())
-        except pa.ArrowInvalid:
-            odd = True
-    if odd:
-        mask &= np.array([one is not None and names.is_text(one) for one in column.to_pylist()], bool)
-    return mask

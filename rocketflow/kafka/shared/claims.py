@@ -17,7 +17,7 @@ from rocketflow_store.commits.batch_commit import last_commits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from rocketflow.kafka.into_kafka.progress_mark import Mark
+    from rocketflow.kafka.shared.mark import Mark
     from rocketflow_store.commits.batch_commit import CommitLogReads
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
