@@ -11,8 +11,8 @@ from rocketflow.airflow.audit import _IN_HISTORY, _entry
 from rocketflow.airflow.outcome import json_result
 from rocketflow.cli.app import run
 from rocketflow.errors import RocketFlowError
-from rocketflow.kafka.into_kafka.progress_mark import decode_mark
 from rocketflow.kafka.into_store.to_rows import _held
+from rocketflow.kafka.shared.mark import decode_mark
 from rocketflow.process.logging_setup import VARIABLE
 from rocketflow.quality.bodies.body_schema import _of_json_schema
 from rocketflow.quality.results.results import RESULT_TOPIC, _fields_of

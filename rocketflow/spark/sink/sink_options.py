@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
-from rocketflow.spark.source.source_options import given_settings, parse_stores
+from rocketflow.spark.shared.store_locations import given_settings, parse_stores
 from rocketflow_store.commits.batch_commit import check_sink_id
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
 from rocketflow_store.model.status import FlushDiskType

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import Final
 
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
+from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
-from rocketflow_store.settings.loader import load_settings
-from rocketflow_store.settings.store_config import StoreConfig
 
 SOURCE_OPTIONS: Final = (
     "path",
@@ -50,28 +47,12 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
-_STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_ADDRESSES: Final = re.compile(r"[\w.\-\[\]]+:\d{1,5}(;[\w.\-\[\]]+:\d{1,5})*")
 _OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 _TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000, "1": "2026-01-31T12:30:00"}} (ms or ISO 8601)'
 _ASSIGN_FORM: Final = 'JSON such as {"topic": [0, 1]}'
 
 QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 """((topic, ((queue id, number), ...)), ...): hashable and picklable."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLocation:
-    """One store directory; `name` is "" for a single store without a name."""
-
-    name: str
-    path: str
-    settings: tuple[tuple[str, Any], ...] = ()
-    """Settings by key, as the driver found them: executors need neither its environment nor its broker.conf."""
-
-    def store_config(self) -> StoreConfig:
-        """Return the settings to open the store with."""
-        return StoreConfig.from_mapping(dict(self.settings))
 
 
 class PositionKind(Enum):
@@ -195,42 +176,6 @@ def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
         raise OptionError("path", "option path is missing: a store directory, or name=dir,name=dir")
     settings = given_settings(values)
     return tuple(replace(one, settings=settings) for one in parse_stores(text))
-
-
-def given_settings(values: OptionValues) -> tuple[tuple[str, Any], ...]:
-    """Return the settings of the environment and of the broker.conf that option `config` names, by key."""
-    found = tuple(sorted(load_settings(values.text("config")).items()))
-    StoreConfig.from_mapping(dict(found))  # a value that no store can have is refused here
-    return found
-
-
-def parse_stores(text: str) -> tuple[StoreLocation, ...]:
-    """`dir` or `name=dir,name=dir` as absolute locations."""
-    parts = [part.strip() for part in text.split(",")]
-    named = [part.partition("=") for part in parts]
-    if not all(_STORE_NAME.fullmatch(name) and equals for name, equals, _ in named) or os.path.isdir(text):
-        return (StoreLocation("", local_path(text)),)
-    stores = tuple(StoreLocation(name, local_path(path)) for name, _, path in named)
-    if len({store.name for store in stores}) < len(stores):
-        raise bad_value_error("path", text, "a different name for each store: name=dir,name=dir")
-    if len({store.path for store in stores}) < len(stores):
-        raise bad_value_error("path", text, "a different directory for each name")
-    return stores
-
-
-def local_path(text: str) -> str:
-    """A store's directory as an option names it, absolute; OptionError for a place that is not of this file system."""
-    path = text.strip()
-    scheme = urlsplit(path).scheme
-    if scheme == "file":
-        path = unquote(urlsplit(path).path)
-    elif "://" in path:
-        raise bad_value_error("path", text, "a directory of the local file system (or one mounted on all executors)")
-    if not path:
-        raise bad_value_error("path", text, "a store directory, or name=dir,name=dir")
-    if _ADDRESSES.fullmatch(path) and not os.path.isdir(path):
-        raise bad_value_error("path", text, "a store directory: going through a broker or NameServer is not available")
-    return os.path.abspath(path)
 
 
 def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:

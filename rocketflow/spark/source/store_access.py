@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rocketflow.spark.source.source_options import StoreLocation
+from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.reading.queue_figures import stored_at

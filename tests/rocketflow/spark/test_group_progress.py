@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.group_progress import GroupProgress, publish_offsets
-from rocketflow.spark.source.source_options import StoreLocation
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import MessageStore

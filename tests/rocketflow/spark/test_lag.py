@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source import lag as lag_module
 from rocketflow.spark.source.lag import QueueLag, lag_of_report, lag_report, measure_lag
 from rocketflow.spark.source.lag_listener import LagListener
-from rocketflow.spark.source.source_options import StoreLocation
 from rocketflow.spark.source.store_access import QueueBounds, SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import StoreReader

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
-from rocketflow.spark.source.source_options import PositionKind, SourceOptions, StoreLocation
+from rocketflow.spark.shared.store_locations import StoreLocation
+from rocketflow.spark.source.source_options import PositionKind, SourceOptions
 
 BASE = {"path": "/data/a", "subscribe": "orders"}
 TWO = {"path": "a=/data/a,b=/data/b", "subscribe": "orders"}
