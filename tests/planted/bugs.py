@@ -184,12 +184,12 @@ BUGS: Final = (
         "recovery begins with the newest file that is older than what the checkpoint says",
         [
             Change(
-                "        if confirmed is not None:\n            return max(start, confirmed.durable_offset) if",
-                "        if abort_found and self._paths.checkpoint.exists():\n"
-                "            told = int.from_bytes(self._paths.checkpoint.read_bytes()[:8], 'big', signed=True)\n"
-                "            older = [one for one in self._files.files if one.modified_ms() <= told]\n"
+                "        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
+                "        if self._found.stop.abort_found and isinstance(self._found.checkpoint, bytes):\n"
+                "            told = int.from_bytes(self._found.checkpoint[:8], 'big', signed=True)\n"
+                "            older = [one for one in opened.files.files if one.modified_ms() <= told]\n"
                 "            return older[-1].file_from_offset if older else start\n"
-                "        if confirmed is not None:\n            return max(start, confirmed.durable_offset) if",
+                "        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
             )
         ],
         [f"{STORE}/test_visibility.py::test_recovery_believes_no_clock"],

@@ -1,4 +1,4 @@
-"""`store recover`: open the store as a broker would and close it again, or only say what that would do."""
+"""`store recover`: open the store as a broker would and close it again, or print what that would do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketflow_store import StoreConfig
 
 
@@ -34,3 +36,29 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
         "dispatched": result.dispatched,
         "seconds": round(result.seconds, 3),
     }
+
+
+def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
+    """Return the steps that an open for writing would take, and what they follow from. Changes nothing."""
+    from rocketflow_store.recovery.preview import explain_recovery
+
+    plan = explain_recovery(path, config)
+    result = plan.result
+    return {
+        "stop": plan.found.how_stopped.value,
+        "scannedFrom": None if result is None else result.scanned_from,
+        "logEnd": None if result is None else result.truncated_to,
+        "rebuilt": list(plan.found.lost.names),
+        "steps": [{"step": one.label, "what": one.value} for one in plan.steps],
+    }
+
+
+def lines_of_plan(plan: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that people read of what `explain_store` returned."""
+    yield f"last stop      {plan['stop']}"
+    if plan["logEnd"] is not None:
+        yield f"log            walked from {plan['scannedFrom']}, ends at {plan['logEnd']}"
+    if plan["rebuilt"]:
+        yield f"rebuilt        {', '.join(plan['rebuilt'])}"
+    for number, one in enumerate(plan["steps"], 1):
+        yield f"{number:>2}. {one['step']:<28} {one['what']}"

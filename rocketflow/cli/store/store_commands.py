@@ -344,12 +344,21 @@ def append(
 def recover(
     path: PathArgument,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print the steps that an open would take.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """What a broker does at start. Example: rocketflow store recover /data/store --dry-run"""
-    from rocketflow.cli.store.recover_store import recover_store
+    from rocketflow.cli.store.recover_store import explain_store, lines_of_plan, recover_store
 
+    if explain:
+        plan = explain_store(path, load_config(config))
+        if as_json:
+            emit(plan)
+        else:
+            for line in lines_of_plan(plan):
+                print(line)
+        return
     result = recover_store(path, load_config(config), dry_run=dry_run)
     if as_json:
         emit(result)

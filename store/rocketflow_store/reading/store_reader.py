@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
-    from rocketflow_store.recovery.recovery import Recovery, RecoveryResult
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
     from rocketflow_store.views.queues.offset_by_time import OffsetByTime
@@ -196,25 +195,6 @@ class StoreReader:
         """Which of consecutive units point at a record that can be read and says it is that message."""
         identity = self._queries.identity(topic, queue_id)
         return self._log.matches(units, first_queue_offset, identity, unreadable=True)
-
-    def preview(self, look: Callable[[Recovery, StoreReader], RecoveryResult]) -> RecoveryResult:
-        """Let `look` see what a recovery of this store would find."""
-        from rocketflow_store.recovery.recovery import Recovery
-
-        config = self.config
-        return look(
-            Recovery(
-                self.paths,
-                self._files,
-                self._log,
-                self._table,
-                self._batch_table,
-                config.delay_levels_ms,
-                check_crc=config.check_crc_on_recover,
-                max_message_size=config.max_message_size,
-            ),
-            self,
-        )
 
     @property
     def checkpoint(self) -> CheckpointFields:

@@ -12,10 +12,11 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.remote import RemoteDirectory, is_uri
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
+from rocketflow_store.metadata.native.stop_record import believed_record
 from rocketflow_store.model.errors import NotAStoreError, StoreVersionError
 from rocketflow_store.rebuild.log_source import LocalLog, LogSource, RemoteLog
 from rocketflow_store.rebuild.skeleton import make_skeleton
-from rocketflow_store.recovery.derived_state import fitted_config
+from rocketflow_store.recovery.observation import fitted_config
 from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig |
             refuse_rocksdb_data(root)
         if request.log is None and not store.holds_log():
             raise NotAStoreError(root, "holds no commitlog/; give the directory that storePathRootDir names")
-        fitted = fitted_config(store, config or StoreConfig())
+        fitted = fitted_config(store, config or StoreConfig(), believed_record(store))
         if request.log is not None or is_uri(str(path)):
             log = log if is_uri(str(path)) else RemoteLog.at(RemoteDirectory(_as_uri(str(request.log))))
             fitted = replace(fitted, mapped_file_size_commit_log=log.file_size or fitted.mapped_file_size_commit_log)

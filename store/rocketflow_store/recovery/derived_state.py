@@ -12,17 +12,15 @@ from __future__ import annotations
 import os
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.files import os_files
 from rocketflow_store.files.directory_entries import DirectoryEntry, directory_entries, is_file_name
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.format.index_layout import INDEX_NAME_DIGITS
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
@@ -30,12 +28,10 @@ from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
 from rocketflow_store.metadata.config_files.listed_topics import batch_topics, listed_topics
-from rocketflow_store.metadata.layout.file_sizes import batch_file_size, fitted_to
-from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
-from rocketflow_store.metadata.native.healing import Unfinished, begin_healing, unfinished_healing
-from rocketflow_store.metadata.native.stop_record import NO_CRC, StopRecord, believed_record, checkpoint_crc, read_piece
+from rocketflow_store.metadata.native.healing import Unfinished, begin_healing
+from rocketflow_store.metadata.native.stop_record import NO_CRC, StopRecord, read_piece
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
@@ -50,12 +46,14 @@ from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_o
 from rocketflow_store.views.queues.queue_table import LMQ_PREFIX, FileQueueTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.native.confirm import Confirmed
     from rocketflow_store.metadata.native.stop_record import IndexState, QueueState
     from rocketflow_store.settings.store_config import StoreConfig
 
@@ -79,8 +77,6 @@ class LostState:
     batch_queues: dict[Queue, str] = field(default_factory=dict)
     index: str = ""
     record: StopRecord | None = None
-    same_writer: bool = False
-    """Whether nobody has stopped in order since the record was made."""
     ends: dict[Queue, int] = field(default_factory=dict)
     """Behind the last message of queues that was synced before an unclean stop, as far as that was told."""
     unfinished: Unfinished | None = None
@@ -92,6 +88,12 @@ class LostState:
         return bool(self.queues or self.batch_queues or self.index) or self.unfinished is not None
 
     @property
+    def all_queues(self) -> frozenset[Queue]:
+        """The ConsumeQueues that are rebuilt, also by an open before."""
+        unfinished = self.unfinished.queues if self.unfinished is not None else frozenset()
+        return frozenset(self.queues) | unfinished
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What is made again, for people."""
         queues = [f"{topic}/{queue_id}" for topic, queue_id in sorted({**self.queues, **self.batch_queues})]
@@ -100,8 +102,7 @@ class LostState:
     @property
     def light_queues(self) -> list[Queue]:
         """Those among the queues that are made again: only who knows of them puts their units."""
-        unfinished = self.unfinished.queues if self.unfinished is not None else frozenset()
-        return sorted(key for key in {*self.queues, *unfinished} if key[0].startswith(LMQ_PREFIX))
+        return sorted(key for key in self.all_queues if key[0].startswith(LMQ_PREFIX))
 
     @property
     def all_batch_queues(self) -> list[Queue]:
@@ -115,12 +116,8 @@ class LostState:
             begin_healing(paths, self.queues, self.batch_queues)
         quarantine = Quarantine(paths)
         rooms = ((paths.consume_queue, self.queues), (paths.batch_consume_queue, self.batch_queues))
-        for directory in [one for room, queues in rooms for one in (room, *(room / topic for topic, _ in queues))]:
-            if directory.is_file():  # in a directory's place
-                quarantine.note(SET_ASIDE, directory, 0, 0, "is no directory", quarantine.set_aside(directory))
-        for file in (paths.checkpoint, paths.confirm, paths.stop_record, paths.durable_ends):
-            if file.is_dir():
-                quarantine.note(SET_ASIDE, file, 0, 0, "is a directory", quarantine.set_aside(file))
+        for one, why in misplaced(paths, self):
+            quarantine.note(SET_ASIDE, one, 0, 0, why, quarantine.set_aside(one))
         for room, queues in rooms:
             for (topic, queue_id), why in sorted(queues.items()):
                 directory = room / topic / str(queue_id)
@@ -131,28 +128,49 @@ class LostState:
             quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; made again from the log", kept)
 
 
-def look_at_derived(paths: StorePaths, config: StoreConfig) -> LostState:
-    """What is wrong with the queues and the index of a store that nobody writes to; nothing is changed."""
-    lost = _Look(paths, config).lost()
-    lost.unfinished = unfinished_healing(paths)
-    return lost
+def misplaced(paths: StorePaths, lost: LostState) -> Iterator[tuple[Path, str]]:
+    """Yield files where a directory belongs, and directories where a file does, and why each is wrong."""
+    rooms = ((paths.consume_queue, lost.queues), (paths.batch_consume_queue, lost.batch_queues))
+    for directory in [one for room, queues in rooms for one in (room, *(room / topic for topic, _ in queues))]:
+        if directory.is_file():
+            yield directory, "is no directory"
+    for file in (paths.checkpoint, paths.confirm, paths.stop_record, paths.durable_ends):
+        if file.is_dir():
+            yield file, "is a directory"
+
+
+@dataclass(frozen=True, slots=True)
+class StopMarks:
+    """What the last writer left in small files: read once, before anything is changed."""
+
+    abort_found: bool
+    record: StopRecord | None = None
+    same_writer: bool = False
+    """Whether nobody has stopped in order since the record was made."""
+    confirmed: Confirmed | None = None
+    """What the confirm file says, if the last writer was RocketFlow and stopped uncleanly."""
+    ends: DurableEnds | None = None
+    deleted: DeletedTopics = field(default_factory=DeletedTopics)
+    has_index: bool = False
+    """Whether the checkpoint says that there is an index."""
+
+
+def look_at_derived(paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles) -> LostState:
+    """Return what is wrong with the queues and the index of a store that no writer changes. Changes nothing."""
+    return _Look(paths, config, stop, files).lost()
 
 
 class _Look:
-    def __init__(self, paths: StorePaths, config: StoreConfig) -> None:
-        self._paths, self._config = paths, config
-        self._abort_found = paths.abort.exists()
-        self._record = believed_record(paths)
-        self._ends = DurableEnds.load(paths) if self._abort_found and read_confirm(paths) is not None else None
-        self._same_writer = self._record is not None and self._record.checkpoint == checkpoint_crc(paths)
-        self._topics = listed_topics(paths)
-        self._batch_topics = batch_topics(paths)
-        self._deleted = DeletedTopics.load(paths)
+    def __init__(self, paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles) -> None:
+        self._paths, self._config, self._stop, self._files = paths, config, stop, files
+        self._record, self._ends, self._deleted = stop.record, stop.ends, stop.deleted
+        self._topics = listed_topics(paths, files)
+        self._batch_topics = batch_topics(paths, files)
         self._multi_dispatch = config.enable_multi_dispatch
         logs = [one for directory in paths.commit_logs for one in directory_entries(directory)]
         bases = [int(one.name) for one in logs if is_file_name(one, _NAME_DIGITS) and one.size]
         self._min_phy_offset = min(bases, default=-1)
-        self._lost = LostState(record=self._record, same_writer=self._same_writer)
+        self._lost = LostState(record=self._record)
 
     def lost(self) -> LostState:
         """Look at everything."""
@@ -192,7 +210,7 @@ class _Look:
                 self._ask_ends(self._ends, there, batches, CommitLogView(log))
             finally:
                 log.close()
-        if record is None or not (self._same_writer or self._abort_found):
+        if record is None or not (self._stop.same_writer or self._stop.abort_found):
             self._ask_positions({*there, *batches})
             self._ask_log()
         if self._config.message_index_enable:
@@ -205,7 +223,7 @@ class _Look:
         """Why the files of a queue, of `size` bytes each, do not fit together; empty where they do."""
         named = sorted((one for one in entries if is_file_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
         for one in named:
-            last = one is named[-1] and self._abort_found
+            last = one is named[-1] and self._stop.abort_found
             if not one.is_file:
                 return f"{one.name} is not a file"
             if int(one.name) % size:
@@ -309,7 +327,7 @@ class _Look:
     def _ask_positions(self, there: set[Queue]) -> None:
         """Consumers that are somewhere in a queue say that there is one."""
         table: dict[tuple[str, str], dict[int, int]] = {}
-        for file in ConfigFiles(self._paths.config).positions:
+        for file in self._files.positions:
             with suppress(StoreError):
                 table |= file.table()
         for (topic, group), offsets in table.items():
@@ -404,14 +422,14 @@ class _Look:
         }
         if self._paths.meta.exists() or len({one.size for one in entries.values()}) > 1:
             for one in entries.values():
-                if not one.is_file or (one.size != size and not (self._abort_found and one.size == 0)):
+                if not one.is_file or (one.size != size and not (self._stop.abort_found and one.size == 0)):
                     return f"{one.name} has {one.size} bytes, not {size}"
         if self._ends is not None:
             for name, end_phy_offset in self._ends.index.items():
                 others = not entries or not self._ends.index.keys().isdisjoint(entries)  # else all were made anew
                 if name not in entries and end_phy_offset >= self._min_phy_offset and others:
                     return f"{name} is missing"
-        if record is None and not entries and self._told_of_index():
+        if record is None and not entries and self._stop.has_index:
             return "no index file is there, and the checkpoint tells of one"
         if record is None or record.index is None:
             return ""
@@ -419,15 +437,9 @@ class _Look:
             if name not in entries:
                 if state.end_phy_offset >= self._min_phy_offset or not entries:
                     return f"{name} is missing"
-            elif self._same_writer and not self._abort_found and not self._index_is_same(name, state):
+            elif self._stop.same_writer and not self._stop.abort_found and not self._index_is_same(name, state):
                 return f"{name} is not what it was"
         return ""
-
-    def _told_of_index(self) -> bool:
-        try:
-            return decode_checkpoint(os_files.read_file(self._paths.checkpoint)).index_msg_timestamp > 0
-        except (OSError, StoreError):
-            return False
 
     def _index_is_same(self, name: str, state: IndexState) -> bool:
         _, header, crc = index_crcs(self._paths.index / name, state.content_end)
@@ -441,13 +453,6 @@ def _are_of(log: CommitLogView, key: Queue, units: npt.NDArray[np.void], end: in
     identity = QueueIdentity(topic, queue_id, "", exact=not topic.startswith(LMQ_PREFIX))
     matching = log.matches(units, end - len(units), identity, unreadable=True)
     return not there.any() or bool((there & matching).any())
-
-
-def fitted_config(paths: StorePaths, config: StoreConfig) -> StoreConfig:
-    """`config` with the file sizes that the store has, also where a batch queue's only file was cut or is gone."""
-    config, record = fitted_to(config, paths), believed_record(paths)
-    size = batch_file_size(paths, record.batch_file_size if record is not None and record.batch_file_size else None)
-    return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)
 
 
 def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:

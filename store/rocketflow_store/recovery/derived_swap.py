@@ -122,6 +122,11 @@ class DerivedSwap:
         os_files.sync_directory(_journal(paths).parent)
 
 
+def is_unfinished(paths: StorePaths) -> bool:
+    """Return whether a rebuild was stopped: its journal, or new files, exist."""
+    return any(os.path.lexists(one) for one in dict.fromkeys(side_directories(paths)))
+
+
 def finish_swap(paths: StorePaths) -> None:
     """Under the writer's lock: go on with what a stopped rebuild began, and let go what one left behind."""
     swap = DerivedSwap.left_over(paths)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.root_paths import RootPaths
 
 
-def listed_queues(paths: RootPaths) -> dict[str, int] | None:
+def listed_queues(paths: RootPaths, files: ConfigFiles | None = None) -> dict[str, int] | None:
     """How many queues each topic of `config/topics.json` has; None where it does not tell, or is not there."""
     try:
-        topics = ConfigFiles(paths.config).topics
+        topics = (files or ConfigFiles(paths.config)).topics
         found = topics.topics()
     except StoreError:
         return None
@@ -23,17 +23,17 @@ def listed_queues(paths: RootPaths) -> dict[str, int] | None:
     return queues if found or topics.path.exists() else None
 
 
-def listed_topics(paths: RootPaths) -> frozenset[str] | None:
+def listed_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str] | None:
     """Topics of `config/topics.json`; None where it does not tell, or is not there."""
-    found = listed_queues(paths)
+    found = listed_queues(paths, files)
     return None if found is None else frozenset(found)
 
 
-def batch_topics(paths: RootPaths) -> frozenset[str]:
+def batch_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str]:
     """Topics with batch queues: their attribute says so, or they have such a directory."""
     there = {one.name for one in directory_entries(paths.batch_consume_queue) if not one.is_file}
     try:
-        topics = ConfigFiles(paths.config).topics.topics()
+        topics = (files or ConfigFiles(paths.config)).topics.topics()
     except StoreError:
         return frozenset(there)
     return frozenset(there | {name for name, one in topics.items() if one.is_batch_cq})

@@ -13,12 +13,17 @@ from rocketflow_store.metadata.native.stop_record import believed_record
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 
 if TYPE_CHECKING:
-    pass
+    from rocketflow_store.metadata.native.confirm import Confirmed
+    from rocketflow_store.metadata.native.stop_record import StopRecord
 
 
 def known_tag_entries(paths: RootPaths, index: Path) -> TagEntries:
     """Return where RocketFlow is known to have indexed the TAGS of every record: see `metadata.native.tag_entries`."""
-    record, confirmed = believed_record(paths), read_confirm(paths)
+    return tag_entries_of(believed_record(paths), read_confirm(paths), index)
+
+
+def tag_entries_of(record: StopRecord | None, confirmed: Confirmed | None, index: Path) -> TagEntries:
+    """As `known_tag_entries`, from what the last orderly stop and the last writer left."""
     names = [one.name for one in directory_entries(index) if is_file_name(one, INDEX_NAME_DIGITS)]
     known = TagEntries()
     if record is not None:

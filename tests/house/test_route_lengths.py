@@ -1,0 +1,36 @@
+"""The routes of the engine's main calls stay short: see `routes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store import Message, MessageStore
+from tests.house.routes import opened_files, route_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL_FILES = (
+    "checkpoint",
+    "config/topics.json",
+    "config/consumerOffset.json",
+    "config/delayOffset.json",
+    "rocketflow/stop",
+    "rocketflow/healing",
+    "rocketflow/ends",
+    "rocketflow/store.meta",
+)
+
+
+def test_clean_open_takes_a_short_route_and_reads_small_files_once(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path) as store:
+        store.put_message(Message("t", b"x"))
+    MessageStore.open(path).close()
+    stores: list[MessageStore] = []
+    with opened_files(path) as opened:
+        route = route_of(lambda: stores.append(MessageStore.open(path)))
+    stores[0].close()
+    assert route.changes <= 547, route
+    assert route.depth <= 20, route
+    assert {name: opened[name] for name in SMALL_FILES if opened[name] > 1} == {"rocketflow/store.meta": 6}
