@@ -79,11 +79,11 @@ def append_lines(
 
 def _check_exists(path: str, config: StoreConfig | None) -> None:
     """Refuse a path where an append would begin a store; the open refuses one that holds something else."""
-    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import is_store
 
     root = Path(path)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
-        if StorePaths.of(root.absolute(), config).looks_like_store():
+        if is_store(root.absolute(), config):
             return  # its CommitLog is in other directories
         raise UsageError(f"{path} holds no store: check the path, or begin one there with --create")
 

@@ -14,12 +14,12 @@ def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | Non
     """The files that went (or would), oldest first, and where the store begins then."""
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
     from rocketflow_store.engine.clean_service import preview_clean
-    from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
+    from rocketflow_store.metadata.layout.store_paths import check_directory, holds_log
     from rocketflow_store.model.errors import NotAStoreError
 
     check_directory(Path(path), must_exist=True)
     config = config or StoreConfig()
-    if not StorePaths.of(Path(path), config).holds_log():
+    if not holds_log(path, config):
         raise NotAStoreError(path, "holds no commitlog/: there is nothing to delete")
     if reserved_hours is not None:
         config = replace(config, file_reserved_time=reserved_hours)

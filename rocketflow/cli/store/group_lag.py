@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.group_offsets import group_offsets
 from rocketflow_store.reading.queue_figures import record_bytes, stored_at
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms
     Raises:
         UsageError: No offsets are kept of the group.
     """
-    offsets = _offsets(reader)
+    offsets = group_offsets(reader.path)
     if group is not None and group not in (known := {name for _, name in offsets}):
         raise UsageError(f"no group {group!r} has offsets in this store: {did_you_mean(group, known)}")
     if topic is not None and topic not in (read := {name for name, _ in offsets}):
@@ -41,14 +41,6 @@ def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms
                 reader, of_topic, queue_id, known_offsets.get(queue_id), bounds.get((of_topic, queue_id)), now_ms
             )
             yield {"group": of_group, "topic": of_topic, "queueId": queue_id, **found}
-
-
-def _offsets(reader: StoreReader) -> dict[tuple[str, str], dict[int, int]]:
-    found: dict[tuple[str, str], dict[int, int]] = {}
-    for file in ConfigFiles(reader.paths.config).positions:
-        for key, offsets in file.table().items():
-            found[key] = {**found.get(key, {}), **offsets}
-    return found
 
 
 def _lag(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ
+from rocketflow_store.metadata.layout.group_offsets import group_offsets
+from rocketflow_store.metadata.layout.store_paths import topics_of
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, check_send_topic, is_system_topic
 from rocketflow_store.reading.queue_figures import queue_size
@@ -22,7 +23,7 @@ QUEUE_COLUMNS = ("queueId", "minOffset", "maxOffset", "messages", "bytes", "begi
 
 def list_topics(reader: StoreReader) -> list[dict[str, Any]]:
     """Return every topic that is listed or has a queue; numbers of queues are None for one that is not listed."""
-    listed = ConfigFiles(reader.paths.config).topics.topics()
+    listed = topics_of(reader.path).topics()
     queues: dict[str, list[tuple[int, int]]] = {}
     for (topic, _), bounds in reader.snapshot().queues.items():
         queues.setdefault(topic, []).append(bounds)
@@ -66,9 +67,7 @@ def describe_topic(reader: StoreReader, topic: str) -> dict[str, Any]:
                     "endTimestamp": size.end_timestamp,
                 }
             )
-    groups = {
-        group for file in ConfigFiles(reader.paths.config).positions for name, group in file.table() if name == topic
-    }
+    groups = {group for name, group in group_offsets(reader.path) if name == topic}
     return {**found[topic], "queues": rows, "groups": sorted(groups)}
 
 
@@ -120,12 +119,12 @@ def _check_count(queues: int) -> None:
 
 def _opened(path: str, config: StoreConfig) -> MessageStore:
     from rocketflow_store import MessageStore
-    from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
+    from rocketflow_store.metadata.layout.store_paths import check_directory, is_store
     from rocketflow_store.model.errors import NotAStoreError
 
     root = Path(path).absolute()
     check_directory(root, must_exist=True)
-    if not StorePaths.of(root, config).looks_like_store():
+    if not is_store(root, config):
         raise NotAStoreError(path, "holds no commitlog/; give the directory that storePathRootDir names")
     return MessageStore.open(root, config)
 

@@ -41,7 +41,7 @@ from rocketflow.kafka.shared.record_sizes import Header
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.store_paths import topics_of
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StoreConfig
 
@@ -252,7 +252,7 @@ class StoreToKafka:
 
     def _queue_count(self, topic: str) -> int:
         """Queues that the topic has, or may come to have."""
-        known = ConfigFiles(self._reader.paths.config).topics.get(topic)
+        known = topics_of(self._reader.path).get(topic)
         there = max((queue for name, queue in self._bounds() if name == topic), default=0) + 1
         return max(there, 0 if known is None else known.write_queue_nums)
 

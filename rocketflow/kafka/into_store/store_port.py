@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow_store.commits.batch_commit import last_commit
-from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.files.lock import when_free
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.engine.open_when_free import open_when_free
+from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StoreConfig
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.kafka.shared.claims import Claim
+    from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
 
@@ -70,18 +69,18 @@ class StorePort:
         """Return what bridges have copied into the store, without taking the lock."""
         if self._held is not None:
             return claims_on_store(self._held)
-        if not StorePaths.of(Path(self._path), self._asked).looks_like_store():
+        if not is_store(self._path, self._asked):
             return []
         with StoreReader(self._path, self._asked) as reader:
             return claims_on_store(reader)
 
     def _open(self) -> MessageStore:
-        return when_free(lambda: MessageStore.open(self._path, self._asked), self._timeout_s, self._stop.wait)
+        return open_when_free(self._path, self._asked, self._timeout_s, self._stop.wait)
 
 
 def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
     """The last commit under an id in the store at `path`, None without one (or without a store)."""
-    if not StorePaths.of(Path(path), StoreConfig.load()).looks_like_store():
+    if not is_store(path, StoreConfig.load()):
         return None
     with StoreReader(path, StoreConfig.load()) as reader:
         return last_commit(reader, sink_id)

@@ -5,8 +5,7 @@ Nothing is written where anybody reads it: a task leaves a staged part and a rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,9 +16,9 @@ from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.check.record_room import fitted
 from rocketflow.quality.check.split import BAD_BIT, QUEUE_ID, TOPIC_SHIFT, WELL_FORMED_BIT
 from rocketflow.quality.pass_columns import BITS, MASK, NAMES, OBSERVED, OFFSET, PASSED, QUEUE, VALUES
-from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
-from rocketflow_store.metadata.layout.store_meta import gives_record_crc
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.commits.staged_part import StagedPart, stage
+from rocketflow_store.commits.staging_area import StagingArea
+from rocketflow_store.metadata.layout.store_meta import config_for_encoding
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig
@@ -120,11 +119,10 @@ class PassTask:
             for batch in batches:
                 self._look_at(_Rows.of(batch), report)
         else:
-            paths = StorePaths.of(Path(self.store), StoreConfig.load())
-            config = replace(StoreConfig.load(), enabled_append_prop_crc=gives_record_crc(paths))
+            config = config_for_encoding(self.store, StoreConfig.load())
             encoder = BatchEncoder(config, lambda topic: 1)
             name = f"p{report.partition}-a{context.taskAttemptId()}"
-            directory = batch_directory(paths.staging, self.sink_id, self.batch_id)
+            directory = StagingArea(self.store, self.sink_id).directory(self.batch_id)
             chunks = self._encoded(batches, report, encoder, config.clock.now_ms())
             report.part = stage(chunks, directory, name)
         yield report.as_batch()

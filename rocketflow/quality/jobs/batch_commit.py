@@ -7,24 +7,16 @@ kill is known by it, whatever the suite says by now: the same ranges are a repla
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.results.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commits import spare_parts
-from rocketflow_store.commits.batch_commit import (
-    CheckpointWentBackError,
-    ReplayMismatchError,
-    abort_batch,
-    last_commit,
-    sweep,
-)
+from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError, last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.commits.staged_part import batch_directory, load_all
-from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import when_free
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.commits.staged_part import load_all
+from rocketflow_store.commits.staging_area import StagingArea
+from rocketflow_store.engine.open_when_free import open_when_free
+from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.model.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -42,7 +34,7 @@ class QualityCommits:
     def __init__(self, store: str, sink_id: str, query_id: str, run_id: str, lock_timeout_ms: int = 60_000) -> None:
         self.store, self.sink_id = store, sink_id
         self._query_id, self._run_id, self._lock_timeout_ms = query_id, run_id, lock_timeout_ms
-        self._paths = StorePaths.of(Path(store), StoreConfig.load())
+        self._staging = StagingArea(store, sink_id)
         self._last: CommitEnvelope | None = None
 
     def prepare(self, queues: dict[str, int]) -> dict[str, int]:
@@ -95,15 +87,13 @@ class QualityCommits:
             )
             commit_progress(store, batch)
             self._last = last_commit(store, self.sink_id)
-        files = [Path(part.path) for part in parts if part.path is not None]
-        spare_parts.keep(self._paths.staging, files)
-        sweep(self._paths.staging, self.sink_id, batch_id)
+        self._staging.keep_spares(parts)
+        self._staging.sweep(batch_id)
 
     def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
         """Drop what was staged for a batch that is not committed."""
-        staging = self._paths.staging
-        abort_batch(staging, self.sink_id, batch_id, parts)
-        os_files.remove_tree(batch_directory(staging, self.sink_id, batch_id))  # of tasks whose job failed
+        self._staging.abort(batch_id, parts)
+        self._staging.clear(batch_id)  # of tasks whose job failed
 
     def _check_owner(self) -> None:
         progress = {} if self._last is None else self._last.progress
@@ -116,7 +106,7 @@ class QualityCommits:
 
     def _open(self) -> MessageStore:
         config = replace(StoreConfig.load(), flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        return when_free(lambda: MessageStore.open(self.store, config), self._lock_timeout_ms / 1000)
+        return open_when_free(self.store, config, self._lock_timeout_ms / 1000)
 
 
 def now_ms() -> int:
@@ -126,8 +116,7 @@ def now_ms() -> int:
 
 def queue_counts(store: str, topics: Sequence[str]) -> dict[str, int]:
     """Queues that topics have in a store; 0 where they are not there."""
-    paths = StorePaths.of(Path(store), StoreConfig.load())
-    if not paths.looks_like_store():
+    if not is_store(store, StoreConfig.load()):
         return dict.fromkeys(topics, 0)
     with StoreReader(store, StoreConfig.load()) as reader:
         known = set(reader.topics())

@@ -10,22 +10,17 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.format.properties import encode_properties
-from rocketflow_store.format.record import RecordFields, encode_record
-from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
-from rocketflow_store.records.arrow.hashing import string_hashes
-from rocketflow_store.records.decoding.index_entries import index_entries
-from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.records.encoding.one_message import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rocketflow_store.records.encoding.encode import EncodedChunk
 
 
 RESULT_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"
@@ -49,36 +44,9 @@ def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, p
     """The message of a result, to be committed: only the store's own code writes to a system topic."""
     topics = sorted({one["topic"] for one in fields["ranges"]})
     keys = " ".join([*topics, fields["suite"]["name"].replace(" ", "_")])
-    tag, uniq_key = ("passed" if fields["success"] else "failed"), UNIQ_KEYS.next()
-    host = encode_host(config.store_host)
-    record = RecordFields(
-        topic=RESULT_TOPIC.encode(),
-        queue_id=0,
-        body=json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(),
-        properties=encode_properties({"KEYS": keys, "TAGS": tag, "UNIQ_KEY": uniq_key}),
-        flag=0,
-        sys_flag=0,
-        born_timestamp=born_ms,
-        born_host=host,
-        store_host=host,
-    )
-    data = encode_record(record, 0, 0, 0, property_crc)
-    codes = np.zeros(1, np.int32)
-    return EncodedChunk(
-        data=pa.py_buffer(data),
-        starts=np.zeros(1, np.int64),
-        sizes=np.array([len(data)], np.int64),
-        topics=[RESULT_TOPIC],
-        topic_codes=codes,
-        queue_ids=np.zeros(1, np.int32),
-        tags_codes=np.array([string_hash(tag)], np.int64),
-        entries=index_entries([RESULT_TOPIC], codes, _column(uniq_key), _column(keys), string_hashes(_column(tag))),
-        property_crc=property_crc,
-    )
-
-
-def _column(text: str) -> pa.Array:
-    return pa.array([text], pa.binary())
+    body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    properties = {"KEYS": keys, "TAGS": "passed" if fields["success"] else "failed"}
+    return encode_message(config, RESULT_TOPIC, body, properties, born_ms=born_ms, property_crc=property_crc)
 
 
 def read_results(store: str, topic: str | None = None, most: int | None = None) -> list[BatchResult]:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from rocketflow.process.arguments import JobParser
 from rocketflow.process.job_timing import timing
-from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.remote import is_uri
 from rocketflow_store.format.derived_profile import PROFILES
-from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
+from rocketflow_store.metadata.layout.store_paths import check_directory, store_holder
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.rebuild.places import check_target_given
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
@@ -93,7 +92,7 @@ def preflight(job: RebuildJob) -> None:
         return
     path = Path(job.store)
     check_directory(path, must_exist=True)
-    holder = lock_holder(StorePaths.of(path, config).lock)
+    holder = store_holder(path, config)
     if holder is not None and not (request.dry_run or request.wait or request.target):
         raise StoreLockedError(path, holder)
 

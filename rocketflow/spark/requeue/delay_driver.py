@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.job_timing import timing
 from rocketflow.spark.shared.shared_paths import shared_paths
-from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, stage_alike
+from rocketflow_store.commits.staged_part import StagedPart, load_all, stage_alike
+from rocketflow_store.commits.staging_area import StagingArea
 from rocketflow_store.delivery.delay.delivery import (
     SINK_ID,
     DelayDelivery,
@@ -30,7 +30,6 @@ from rocketflow_store.delivery.delay.delivery import (
 )
 from rocketflow_store.delivery.delay.redelivery import Redelivery, redeliveries
 from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.files import os_files
 from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:
@@ -127,7 +126,8 @@ def _round(
     """Stage the next ranges and commit them together; False where nothing of them was due after all."""
     after = delivery.positions.after
     batch_id = 0 if after is None else after.batch_id + 1
-    directory = batch_directory(store.paths.staging, SINK_ID, batch_id)
+    staging = StagingArea(store.path, SINK_ID)
+    directory = staging.directory(batch_id)
     ranges = [
         (level, at, min(at + UNITS_A_TASK, end))
         for level, (start, end) in due.items()
@@ -145,8 +145,8 @@ def _round(
         delivery.look_again()
         return True
     finally:
-        os_files.remove_tree(directory)
-    sweep(store.paths.staging, SINK_ID, batch_id)
+        staging.clear(batch_id)
+    staging.sweep(batch_id)
     if moved:
         result.commits += 1
         for one in found:

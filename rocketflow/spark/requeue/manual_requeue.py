@@ -19,9 +19,9 @@ from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.spark.shared.shared_paths import shared_paths
 from rocketflow.spark.shared.store_when_free import open_when_free
-from rocketflow_store.commits.batch_commit import sweep
 from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.commits.staged_part import batch_directory, load_all, stage_alike
+from rocketflow_store.commits.staged_part import load_all, stage_alike
+from rocketflow_store.commits.staging_area import StagingArea
 from rocketflow_store.delivery.requeue.ledger import requeued_by_others
 from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
 from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
@@ -32,9 +32,8 @@ from rocketflow_store.delivery.requeue.requeue_run import (
     find_run,
     queue_count,
 )
-from rocketflow_store.metadata.config_files import TopicsFile
-from rocketflow_store.metadata.layout.store_meta import gives_record_crc
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.metadata.layout.store_meta import config_for_encoding
+from rocketflow_store.metadata.layout.store_paths import topics_of
 from rocketflow_store.model.topic_names import check_send_topic
 from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.settings.store_config import StoreConfig
@@ -188,8 +187,8 @@ class ManualRequeue:
         self._job, self._request = job, request
         self._chooser, self._run_tasks = chooser, run_tasks
         self._store = str(Path(job.store).absolute())
-        self._paths = StorePaths.of(Path(self._store), job.store_config())
-        self._config = replace(job.store_config(), enabled_append_prop_crc=gives_record_crc(self._paths))
+        self._staging = StagingArea(self._store, request.sink_id)
+        self._config = config_for_encoding(self._store, job.store_config())
         self._result = ManualResult(request, dry_run=job.dry_run)
         self._free_from_s = 0.0
         """From when on (monotonic) the rate allows another batch."""
@@ -295,7 +294,7 @@ class ManualRequeue:
                 chunks = list(load_all(parts, store.config.delay_levels_ms))
                 batch = RequeuedBatch(positions, finished, len(choice), chunks, choice.by_topic())
                 after = advance_run(store, run, batch)
-                sweep(self._paths.staging, self._request.sink_id, after.commit.batch_id)
+                self._staging.sweep(after.commit.batch_id)
         except ProgressMovedError:
             for part in parts:
                 part.discard()
@@ -309,7 +308,7 @@ class ManualRequeue:
     def _staged(self, run: RequeueRun, choice: Choice) -> list[StagedPart]:
         used = np.unique(choice.topic_of)
         topics = tuple(choice.topics[code] for code in used.tolist())
-        known = TopicsFile(self._paths.config)
+        known = topics_of(self._store)
         rows = ChosenRows(
             run_id=self._request.run_id,
             from_topic=self._request.from_topic,
@@ -320,7 +319,7 @@ class ManualRequeue:
             queue_counts=tuple(queue_count(known, topic) for topic in topics),
             first_turn=run.rows,
         )
-        directory = batch_directory(self._paths.staging, self._request.sink_id, run.commit.batch_id + 1)
+        directory = self._staging.directory(run.commit.batch_id + 1)
         ends = np.cumsum(choice.sizes)
         count = max(1, min(int(ends[-1]) // _TASK_BYTES, len(rows), 4 * self._run_tasks.parallel))
         cuts = np.searchsorted(ends, np.arange(1, count) * (int(ends[-1]) / count), side="right").tolist()

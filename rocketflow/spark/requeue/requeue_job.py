@@ -16,8 +16,8 @@ from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.shared.store_when_free import COMMITS_TAKE_S
-from rocketflow_store.files.lock import lock_holder, when_free
-from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
+from rocketflow_store.files.lock import when_free
+from rocketflow_store.metadata.layout.store_paths import check_directory, store_holder
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.reading.store_reader import StoreReader
 
@@ -37,10 +37,9 @@ def preflight(job: RequeueJob) -> None:
         pass
     if job.dry_run or job.wait:
         return
-    lock = StorePaths.of(path, config).lock
 
     def look() -> None:
-        if (holder := lock_holder(lock)) is not None:
+        if (holder := store_holder(path, config)) is not None:
             raise StoreLockedError(path, holder)
 
     when_free(look, COMMITS_TAKE_S)  # a commit of somebody else is soon over

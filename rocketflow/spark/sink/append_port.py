@@ -5,18 +5,17 @@ The lock of the store decides who writes; a commit waits for it as long as `lock
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rocketflow_store.commits.batch_commit import commit_batch, commit_nothing
-from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.files.lock import when_free
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.engine.open_when_free import open_when_free
+from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink.sink_options import SinkOptions
     from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
+    from rocketflow_store.engine.message_store import MessageStore
 
 
 class AppendPort(Protocol):
@@ -45,11 +44,11 @@ class DirectAppendPort:
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
         """As `AppendPort.commit_nothing`; takes no lock."""
-        if StorePaths.of(Path(self._options.path), self._options.store_config()).looks_like_store():
+        if is_store(self._options.path, self._options.store_config()):
             with StoreReader(self._options.path, self._options.store_config()) as reader:
                 commit_nothing(reader, sink_id, query_id, batch_id, self._options.replay_mismatch)
 
     def _open(self) -> MessageStore:
         options = self._options
         config = options.store_config()
-        return when_free(lambda: MessageStore.open(options.path, config), options.lock_timeout_ms / 1000)
+        return open_when_free(options.path, config, options.lock_timeout_ms / 1000)

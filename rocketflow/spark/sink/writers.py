@@ -7,7 +7,7 @@ them in the commit message: the commit runs in a fresh process that knows nothin
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -20,19 +20,12 @@ from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.sink.append_port import DirectAppendPort
 from rocketflow.spark.sink.sink_options import SinkOptions
-from rocketflow_store.commits.batch_commit import (
-    SinkBatch,
-    abort_batch,
-    last_commit,
-    register_run,
-    registered_run,
-)
-from rocketflow_store.commits.staged_part import StagedPart, batch_directory, stage
-from rocketflow_store.metadata.config_files import TopicsFile
-from rocketflow_store.metadata.layout.store_meta import gives_record_crc
-from rocketflow_store.metadata.layout.store_paths import StorePaths, check_writable_directory
+from rocketflow_store.commits.batch_commit import SinkBatch
+from rocketflow_store.commits.staged_part import StagedPart, stage
+from rocketflow_store.commits.staging_area import StagingArea
+from rocketflow_store.metadata.layout.store_meta import config_for_encoding
+from rocketflow_store.metadata.layout.store_paths import check_writable_directory, topics_of
 from rocketflow_store.model.errors import MessageRejectedError, StoreError
-from rocketflow_store.reading.store_reader import StoreReader
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.settings.store_config import StoreConfig
@@ -147,39 +140,26 @@ class BatchWriter(DataSourceArrowWriter):
 def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
     context = TaskContext.get()
     assert context is not None
-    paths = StorePaths.of(Path(options.path), options.store_config())
-    run_seq = _run_seq(paths, batch, options.store_config())
+    staging = StagingArea(options.path, batch.sink_id)
+    run_seq = staging.run_number(batch.run_id, options.store_config())
     partition = context.partitionId()
-    topics = TopicsFile(paths.config)
+    topics = topics_of(options.path)
 
     def queue_count(topic: str) -> int:
         known = topics.get(topic)
         return known.queues_to_write() if known is not None else options.queues
 
-    config = replace(options.store_config(), enabled_append_prop_crc=gives_record_crc(paths))
+    config = config_for_encoding(options.path, options.store_config())
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
     first_turn = crc32(batch.sink_id.encode()) + batch.batch_id + partition  # the same where the batch is replayed
     part = stage(
         _encoded(encoder, rows, partition, first_turn, options.topic),
-        batch_directory(paths.staging, batch.sink_id, batch.batch_id),
+        staging.directory(batch.batch_id),
         name,
     )
     freeze_heap_once()
     return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
-
-
-def _run_seq(paths: StorePaths, batch: BatchIdentity, config: StoreConfig) -> int:
-    """The run's number, registered by the first of its tasks that asks."""
-    known = registered_run(paths.staging, batch.sink_id, batch.run_id)
-    if known is not None:
-        return known
-    newest = 0
-    if paths.looks_like_store():
-        with StoreReader(paths.root, config) as reader:
-            last = last_commit(reader, batch.sink_id)
-            newest = last.run_seq if last is not None else 0
-    return register_run(paths.staging, batch.sink_id, batch.run_id, newest)
 
 
 def _encoded(
@@ -236,5 +216,4 @@ def _commit(
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
     staged = _staged(messages)
     if staged:
-        staging = StorePaths(Path(options.path)).staging
-        abort_batch(staging, staged[0].sink_id, batch_id, [one.part for one in staged])
+        StagingArea(options.path, staged[0].sink_id).abort(batch_id, [one.part for one in staged])

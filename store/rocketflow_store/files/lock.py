@@ -12,6 +12,7 @@ import os
 import struct
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow_store.files import disk
@@ -19,7 +20,7 @@ from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import StoreLockedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Result = TypeVar("Result")
@@ -108,6 +109,17 @@ def _holder(fd: int) -> str | None:
             return f"pid {pid} ({comm.read().strip()})"
     except OSError:
         return f"pid {pid}"
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock of a file, which is made where it is missing; waits for it."""
+    descriptor = disk.open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        disk.close(descriptor)
 
 
 def when_free(action: Callable[[], Result], timeout_s: float, pause: Callable[[float], object] = time.sleep) -> Result:

@@ -464,6 +464,12 @@ def make_directory(path: Path) -> None:
             return
 
 
+def make_last_directory(path: Path) -> None:
+    """Make a directory that may exist, in one that does; OSError as the system raises it."""
+    with contextlib.suppress(FileExistsError):
+        disk.mkdir(path)
+
+
 def remove_directory(path: Path) -> None:
     """Delete an empty directory; OSError as the system raises it."""
     disk.rmdir(path)

@@ -14,6 +14,7 @@ from rocketflow_store.model.status import PutMessageStatus
 
 MAX_QUEUE_NUMS: Final = 65_536
 
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 

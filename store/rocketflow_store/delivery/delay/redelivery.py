@@ -23,7 +23,7 @@ from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
-from rocketflow_store.model.topic_names import RETRY_PREFIX, SCHEDULE_TOPIC, is_send_refused, validate_topic
+from rocketflow_store.model.topic_names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_send_refused, validate_topic
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
 from rocketflow_store.records.decoding.properties import integers
 from rocketflow_store.records.encoding.reput import reput, reputtable
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 MAX_QUEUE_ID: Final = (1 << 16) - 1
 """A queue id beyond this is nobody's: making a topic of so many queues would be the sender's joke."""
 ABSURD_MS: Final = 100 * 365 * 86_400_000

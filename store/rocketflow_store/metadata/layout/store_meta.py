@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.files import os_files
@@ -17,12 +18,13 @@ from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
+from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
-    from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.settings.store_config import StoreConfig
 
 FORMAT_VERSION: Final = 1
@@ -154,6 +156,11 @@ def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
 def gives_record_crc(paths: StorePaths) -> bool:
     """Whether a writer that is not told otherwise gives the records of this store, or of one made here, a CRC."""
     return StoreMeta._load(paths).append_prop_crc if paths.meta.exists() else not _has_log(paths)
+
+
+def config_for_encoding(path: str | os.PathLike[str], config: StoreConfig) -> StoreConfig:
+    """Return the settings with which records for the store at a path are encoded by others than its writer."""
+    return replace(config, enabled_append_prop_crc=gives_record_crc(StorePaths.of(Path(path), config)))
 
 
 def _has_log(paths: StorePaths) -> bool:

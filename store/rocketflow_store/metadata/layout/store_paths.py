@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.metadata.config_files.topics import TopicsFile
 from rocketflow_store.metadata.layout.store_layout import (
     StoreLayout,
     asked_layout,
@@ -116,6 +118,26 @@ def _on_another_disk(path: Path, root: Path) -> bool:
         return path.stat().st_dev != root.stat().st_dev
     except OSError:
         return False
+
+
+def is_store(path: str | os.PathLike[str], config: StoreConfig | None = None) -> bool:
+    """Return whether anything at a path, or where `config` puts it, is a store's."""
+    return StorePaths.of(Path(path), config).looks_like_store()
+
+
+def holds_log(path: str | os.PathLike[str], config: StoreConfig | None = None) -> bool:
+    """Return whether a directory of the CommitLog is at a path, or where `config` puts it."""
+    return StorePaths.of(Path(path), config).holds_log()
+
+
+def store_holder(path: str | os.PathLike[str], config: StoreConfig | None = None) -> str | None:
+    """Return who holds the lock of a store, without taking it: a description with the pid, None if it is free."""
+    return lock_holder(StorePaths.of(Path(path), config).lock)
+
+
+def topics_of(root: str | os.PathLike[str]) -> TopicsFile:
+    """Return the table of topics of the store at a path; nothing is read before it is asked for."""
+    return TopicsFile(StorePaths(Path(root)).config)
 
 
 def check_directory(path: Path, *, must_exist: bool) -> None:

@@ -1,0 +1,61 @@
+"""Staged parts of one sink's batches: where tasks leave them, and what becomes of them around the commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits.batch_commit import abort_batch, last_commit, register_run, registered_run, sweep
+from rocketflow_store.commits.staged_part import batch_directory
+from rocketflow_store.files import os_files
+from rocketflow_store.metadata.layout.store_paths import is_store
+from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.reading.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from rocketflow_store.commits.staged_part import StagedPart
+    from rocketflow_store.settings.store_config import StoreConfig
+
+
+class StagingArea:
+    """The staging area of one sink in the store at a path; no lock is needed, nothing is made before it is used."""
+
+    def __init__(self, store: str | os.PathLike[str], sink_id: str) -> None:
+        self._store, self._sink_id = Path(store), sink_id
+        self._staging = RootPaths(self._store).staging
+
+    def directory(self, batch_id: int) -> Path:
+        """Return where the parts of a batch are staged."""
+        return batch_directory(self._staging, self._sink_id, batch_id)
+
+    def run_number(self, run_id: str, config: StoreConfig) -> int:
+        """Return the sequence number of a run; the first task that asks registers it after all runs of the log."""
+        known = registered_run(self._staging, self._sink_id, run_id)
+        if known is not None:
+            return known
+        newest = 0
+        if is_store(self._store, config):
+            with StoreReader(self._store, config) as reader:
+                last = last_commit(reader, self._sink_id)
+                newest = last.run_seq if last is not None else 0
+        return register_run(self._staging, self._sink_id, run_id, newest)
+
+    def abort(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
+        """Drop the parts of an attempt that is not committed; parts of another attempt at the batch stay."""
+        abort_batch(self._staging, self._sink_id, batch_id, parts)
+
+    def clear(self, batch_id: int) -> None:
+        """Drop everything that is staged for a batch, also by tasks that never reported it."""
+        os_files.remove_tree(self.directory(batch_id))
+
+    def sweep(self, batch_id: int) -> None:
+        """Drop what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
+        sweep(self._staging, self._sink_id, batch_id)
+
+    def keep_spares(self, parts: Iterable[StagedPart]) -> None:
+        """Keep the files of committed parts, for later batches to write over."""
+        spare_parts.keep(self._staging, [Path(part.path) for part in parts if part.path is not None])
