@@ -133,7 +133,7 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.process.job_errors import exit_code_of
     from rocketflow.quality.jobs.range_check import check_range, preflight
     from rocketflow.quality.jobs.session import quality_session
-    from rocketflow_store.model.errors import StoreError
+    from rocketflow_store import StoreError
 
     preflight(check)
     spark = quality_session("rocketflow-quality-check", master, fast_start=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.errors import RocketFlowError, UsageError
 from rocketflow.process.child_process import run_child
 from rocketflow.process.stop_signals import stop_waits
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ def _flights(home: Path) -> DemoReport:
 def _copy_of_store(source: Path, home: Path) -> DemoReport:
     """Stream every user topic of an existing store into a store of our own, and compare the counts."""
     from rocketflow_store import StoreReader
-    from rocketflow_store.model.topic_names import is_system_topic
+    from rocketflow_store.spi.names import is_system_topic
 
     with StoreReader(source) as reader:
         counts = {topic: _count(reader, topic) for topic in reader.topics() if not _internal(topic, is_system_topic)}
@@ -211,7 +211,7 @@ def _expect(what: str, found: int, wanted: int) -> None:
 
 
 def _verify(path: Path, report: DemoReport) -> None:
-    from rocketflow_store.fsck.verify import verify_store
+    from rocketflow_store.spi.maintenance import verify_store
 
     result = verify_store(path)
     if result.findings:

@@ -14,14 +14,14 @@ from rocketflow.kafka.into_store.store_commit import next_offset
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow.kafka.shared.topic_record import offsets_alone
-from rocketflow_store.commits.batch_commit import commit_at, commit_places, last_commit
-from rocketflow_store.model.errors import UnknownTopicError
+from rocketflow_store import UnknownTopicError
+from rocketflow_store.spi.commits import commit_at, commit_places, last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.reading.store_reader import StoreReader
+    from rocketflow_store import StoreReader
+    from rocketflow_store.spi.commits import CommitEnvelope
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
-from rocketflow_store.model.errors import StoreError
+from rocketflow_store import StoreError
 
 _TOLD_ERROR: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
 _OF_OURS: Final = ("rocketflow.", "rocketflow_store.")

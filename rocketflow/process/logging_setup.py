@@ -21,7 +21,7 @@ def set_up_logging() -> None:
         return
     from logging.config import dictConfig
 
-    from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
+    from rocketflow_store.spi.json_text import MAX_JSON_DEPTH, parse_json
 
     try:
         dictConfig(parse_json(Path(place).read_bytes(), max_depth=MAX_JSON_DEPTH))

@@ -1,8 +1,11 @@
 """RocketMQ's store in Python: append, read, recover, without a broker and without Spark.
 
-with MessageStore.open(path) as store:
-    store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"])).raise_for_status()
-reader = StoreReader(path)
+This is the users' door: stores, messages, settings, and every error they can catch. What is built on the store uses
+`rocketflow_store.spi` besides. Everything else may move from one release to the next.
+
+    with MessageStore.open(path) as store:
+        store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"])).raise_for_status()
+    reader = StoreReader(path)
 """
 
 from __future__ import annotations
@@ -11,7 +14,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocketflow_store.engine.message_store import MessageStore as MessageStore
+    from rocketflow_store.model.errors import BatchSchemaError as BatchSchemaError
+    from rocketflow_store.model.errors import CorruptRecordError as CorruptRecordError
+    from rocketflow_store.model.errors import FileAllocationTimeoutError as FileAllocationTimeoutError
+    from rocketflow_store.model.errors import FileExistsInTargetError as FileExistsInTargetError
+    from rocketflow_store.model.errors import FlushDiskTimeoutError as FlushDiskTimeoutError
+    from rocketflow_store.model.errors import InvalidFilterError as InvalidFilterError
+    from rocketflow_store.model.errors import InvalidMessageIdError as InvalidMessageIdError
+    from rocketflow_store.model.errors import MessageNotFoundError as MessageNotFoundError
+    from rocketflow_store.model.errors import MessageRejectedError as MessageRejectedError
+    from rocketflow_store.model.errors import MissingStorePathError as MissingStorePathError
+    from rocketflow_store.model.errors import NotAStoreError as NotAStoreError
+    from rocketflow_store.model.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from rocketflow_store.model.errors import OtherEngineError as OtherEngineError
+    from rocketflow_store.model.errors import PutStatusError as PutStatusError
+    from rocketflow_store.model.errors import RebuildFailedError as RebuildFailedError
+    from rocketflow_store.model.errors import RemoteStoreError as RemoteStoreError
+    from rocketflow_store.model.errors import ResultReleasedError as ResultReleasedError
+    from rocketflow_store.model.errors import StoreAccessError as StoreAccessError
+    from rocketflow_store.model.errors import StoreClosedError as StoreClosedError
+    from rocketflow_store.model.errors import StoreConfigError as StoreConfigError
     from rocketflow_store.model.errors import StoreError as StoreError
+    from rocketflow_store.model.errors import StoreFencedError as StoreFencedError
+    from rocketflow_store.model.errors import StoreFullError as StoreFullError
+    from rocketflow_store.model.errors import StoreLockedError as StoreLockedError
+    from rocketflow_store.model.errors import StorePoolDeficientError as StorePoolDeficientError
+    from rocketflow_store.model.errors import StoreReplacedError as StoreReplacedError
+    from rocketflow_store.model.errors import StoreVersionError as StoreVersionError
+    from rocketflow_store.model.errors import TruncatedRecordError as TruncatedRecordError
+    from rocketflow_store.model.errors import UnknownColumnError as UnknownColumnError
+    from rocketflow_store.model.errors import UnknownTopicError as UnknownTopicError
+    from rocketflow_store.model.errors import UnreadableError as UnreadableError
+    from rocketflow_store.model.errors import UnsupportedRecordError as UnsupportedRecordError
     from rocketflow_store.model.message import Message as Message
     from rocketflow_store.model.message import MessageExt as MessageExt
     from rocketflow_store.model.results import AppendBatchResult as AppendBatchResult
@@ -26,6 +60,40 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_ERRORS = (
+    "BatchSchemaError",
+    "CorruptRecordError",
+    "FileAllocationTimeoutError",
+    "FileExistsInTargetError",
+    "FlushDiskTimeoutError",
+    "InvalidFilterError",
+    "InvalidMessageIdError",
+    "MessageNotFoundError",
+    "MessageRejectedError",
+    "MissingStorePathError",
+    "NotAStoreError",
+    "OffsetOutOfRangeError",
+    "OtherEngineError",
+    "PutStatusError",
+    "RebuildFailedError",
+    "RemoteStoreError",
+    "ResultReleasedError",
+    "StoreAccessError",
+    "StoreClosedError",
+    "StoreConfigError",
+    "StoreError",
+    "StoreFencedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StorePoolDeficientError",
+    "StoreReplacedError",
+    "StoreVersionError",
+    "TruncatedRecordError",
+    "UnknownColumnError",
+    "UnknownTopicError",
+    "UnreadableError",
+    "UnsupportedRecordError",
+)
 _HOMES = {
     "AppendBatchResult": "model.results",
     "FlushDiskType": "model.status",
@@ -37,25 +105,56 @@ _HOMES = {
     "PutMessageResult": "model.results",
     "PutMessageStatus": "model.status",
     "StoreConfig": "settings.store_config",
-    "StoreError": "model.errors",
     "StoreReader": "reading.store_reader",
     "StoreSnapshot": "model.results",
+    **dict.fromkeys(_ERRORS, "model.errors"),
 }
 
 __all__ = [
     "AppendBatchResult",
+    "BatchSchemaError",
+    "CorruptRecordError",
+    "FileAllocationTimeoutError",
+    "FileExistsInTargetError",
+    "FlushDiskTimeoutError",
     "FlushDiskType",
     "GetMessageResult",
     "GetMessageStatus",
+    "InvalidFilterError",
+    "InvalidMessageIdError",
     "Message",
     "MessageExt",
+    "MessageNotFoundError",
+    "MessageRejectedError",
     "MessageStore",
+    "MissingStorePathError",
+    "NotAStoreError",
+    "OffsetOutOfRangeError",
+    "OtherEngineError",
     "PutMessageResult",
     "PutMessageStatus",
+    "PutStatusError",
+    "RebuildFailedError",
+    "RemoteStoreError",
+    "ResultReleasedError",
+    "StoreAccessError",
+    "StoreClosedError",
     "StoreConfig",
+    "StoreConfigError",
     "StoreError",
+    "StoreFencedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StorePoolDeficientError",
     "StoreReader",
+    "StoreReplacedError",
     "StoreSnapshot",
+    "StoreVersionError",
+    "TruncatedRecordError",
+    "UnknownColumnError",
+    "UnknownTopicError",
+    "UnreadableError",
+    "UnsupportedRecordError",
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import StoreConfig
 
 _MIN_OPEN_FILES: Final = 1024
 _OPEN_FILES_A_BIG_STORE: Final = 65_536

@@ -12,7 +12,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
 from rocketflow.process.stdout import drop
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store.model.errors import StoreError
+from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.process.times import iso_time
-from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store import CorruptRecordError, UnsupportedRecordError
 
 if TYPE_CHECKING:
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store import MessageExt
 
 
 class BodyForm(enum.Enum):

@@ -44,9 +44,8 @@ def append_lines(
 
     Lines that come together are put together, and none waits for one that is still to come.
     """
-    from rocketflow_store import FlushDiskType, MessageStore, StoreConfig
-    from rocketflow_store.model.errors import MessageRejectedError
-    from rocketflow_store.model.topic_names import check_send_topic
+    from rocketflow_store import FlushDiskType, MessageRejectedError, MessageStore, StoreConfig
+    from rocketflow_store.spi.names import check_send_topic
 
     try:
         check_send_topic(topic)
@@ -79,7 +78,7 @@ def append_lines(
 
 def _check_exists(path: str, config: StoreConfig | None) -> None:
     """Refuse a path where an append would begin a store; the open refuses one that holds something else."""
-    from rocketflow_store.metadata.layout.store_paths import is_store
+    from rocketflow_store.spi.places import is_store
 
     root = Path(path)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
@@ -151,7 +150,7 @@ def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
 def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
     """The message of one JSON line; ValueError says what is wrong with it."""
     from rocketflow_store import Message
-    from rocketflow_store.files.json_text import parse_json
+    from rocketflow_store.spi.json_text import parse_json
 
     fields = parse_json(line.decode("utf-8"))
     if not isinstance(fields, dict):

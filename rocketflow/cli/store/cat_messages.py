@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.model.status import GetMessageStatus
-from rocketflow_store.reading.inner_messages import inner_messages
+from rocketflow_store import GetMessageStatus
+from rocketflow_store.spi.reads import inner_messages
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

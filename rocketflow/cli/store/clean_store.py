@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:
     """The files that went (or would), oldest first, and where the store begins then."""
-    from rocketflow_store import MessageStore, StoreConfig, StoreReader
-    from rocketflow_store.engine.clean_service import preview_clean
-    from rocketflow_store.metadata.layout.store_paths import check_directory, holds_log
-    from rocketflow_store.model.errors import NotAStoreError
+    from rocketflow_store import MessageStore, NotAStoreError, StoreConfig, StoreReader
+    from rocketflow_store.spi.maintenance import preview_clean
+    from rocketflow_store.spi.places import check_directory, holds_log
 
     check_directory(Path(path), must_exist=True)
     config = config or StoreConfig()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow_store.metadata.layout.group_offsets import group_offsets
-from rocketflow_store.reading.queue_figures import record_bytes, stored_at
+from rocketflow_store.spi.reads import record_bytes, stored_at
+from rocketflow_store.spi.tables import group_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ def ledger_lines(
     Raises:
         UsageError: No commit is of that run, or of that kind and the kind is no known one.
     """
-    from rocketflow_store.delivery.requeue.ledger import KINDS, ledger
+    from rocketflow_store.spi.requeue import KINDS, ledger
 
     kinds, runs = set(KINDS), set()
     for entry in ledger(reader, left_out.skipped):

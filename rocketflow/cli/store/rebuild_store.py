@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rocketflow_store import StoreConfig
-    from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
+    from rocketflow_store.spi.rebuild import RebuildRequest, RebuildResult
 
     Progress = Callable[[int, int], None] | None
 
@@ -29,8 +29,7 @@ def request_of(
     wait: bool,
 ) -> RebuildRequest:
     """The request; `places` are log, target and scratch. typer.BadParameter where options do not go together."""
-    from rocketflow_store.format.derived_profile import PROFILES
-    from rocketflow_store.rebuild.result import RebuildRequest
+    from rocketflow_store.spi.rebuild import PROFILES, RebuildRequest
 
     if only not in (None, "consumequeue", "index"):
         raise typer.BadParameter(f"--only {only!r}: consumequeue or index")
@@ -81,8 +80,7 @@ def rebuild_locally(
     progress: Callable[[], Progress],
 ) -> RebuildResult:
     """With processes of this machine; `progress` begins a bar behind their start."""
-    from rocketflow_store.rebuild.engine import LocalEngine
-    from rocketflow_store.rebuild.rebuild import rebuild_store
+    from rocketflow_store.spi.rebuild import LocalEngine, rebuild_store
 
     with LocalEngine(workers) as engine:
         return rebuild_store(path, request, config, engine=engine, progress=progress())
@@ -94,7 +92,7 @@ def rebuild_on_spark(
     """With a Spark of this machine; `jobs/rebuild_index.py` is for those of others."""
     from rocketflow.process.job_errors import exit_code_of
     from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run_in_own_session
-    from rocketflow_store.model.errors import StoreError
+    from rocketflow_store import StoreError
 
     job = RebuildJob(path, request, config)
     try:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> dict[str, Any]:
     """What was (or would be) found, cut and dispatched."""
     from rocketflow_store import MessageStore
-    from rocketflow_store.metadata.layout.store_paths import check_directory
-    from rocketflow_store.recovery.preview import preview_recovery
+    from rocketflow_store.spi.maintenance import preview_recovery
+    from rocketflow_store.spi.places import check_directory
 
     check_directory(Path(path), must_exist=True)
     if dry_run:
@@ -40,7 +40,7 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
 
 def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
     """Return the steps that an open for writing would take, and what they follow from. Changes nothing."""
-    from rocketflow_store.recovery.preview import explain_recovery
+    from rocketflow_store.spi.maintenance import explain_recovery
 
     plan = explain_recovery(path, config)
     result = plan.result

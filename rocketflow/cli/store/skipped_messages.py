@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketflow_store.reading.get_message_result import GetMessageResult
-    from rocketflow_store.reading.skipped import SkippedMessages
+    from rocketflow_store import GetMessageResult
+    from rocketflow_store.spi.reads import SkippedMessages
 
 
 class LeftOut:

@@ -236,7 +236,7 @@ def find(
 
 def _listed_topics(reader: StoreReader) -> set[str]:
     """Return the topics of `topics.json`; none where it is damaged, which `store verify` reports."""
-    from rocketflow_store.model.errors import StoreError
+    from rocketflow_store import StoreError
 
     try:
         return reader.listed_topics()
@@ -281,7 +281,7 @@ def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) ->
 
 
 def _offset_of(msg_id: str) -> int:
-    from rocketflow_store.model.message_id import decode_offset_msg_id
+    from rocketflow_store.spi.names import decode_offset_msg_id
 
     try:
         return decode_offset_msg_id(msg_id)[1]
@@ -416,8 +416,7 @@ def verify(
     those as accepted, and end with 0 where there is no other; --accept-new adds the others.
     """
     from rocketflow.cli.store.verify_report import VerifyReport
-    from rocketflow_store.fsck.repair import repair_store
-    from rocketflow_store.fsck.verify import verify_store
+    from rocketflow_store.spi.maintenance import repair_store, verify_store
 
     if accept_new and accept is None:
         raise typer.BadParameter("--accept-new needs --accept FILE")
@@ -481,7 +480,7 @@ def rebuild(
     credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
     """
     from rocketflow.cli.store.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
-    from rocketflow_store.model.errors import UnknownTopicError
+    from rocketflow_store import UnknownTopicError
 
     request = request_of(
         only, topic or [], queue, (log, target, scratch), profile, dry_run=dry_run, force=force, wait=wait
@@ -510,7 +509,7 @@ def rebuild(
 
 def _nearest_topic(path: str, config: str | None, topic: str) -> str:
     """Return which topic was probably meant; nothing where the store cannot be asked (a backup elsewhere)."""
-    from rocketflow_store.model.errors import StoreError
+    from rocketflow_store import StoreError
 
     try:
         with open_reader(path, config) as reader:
@@ -557,7 +556,7 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
-    from rocketflow_store.reading.export import export_topic
+    from rocketflow_store.spi.reads import export_topic
 
     if to == "-":
         raise UsageError("--to -: Parquet is a file a queue; give a directory (store cat --json writes to stdout)")
@@ -581,7 +580,7 @@ def dump(
 
     Ends with 3 where a part of it is damaged: the line that stands there says why.
     """
-    from rocketflow_store.fsck.dump_file import dump_file
+    from rocketflow_store.spi.maintenance import dump_file
 
     damaged = False
     for fields in dump_file(file):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.process.times import iso_time
-from rocketflow_store.reading.queue_figures import queue_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store import StoreReader
-    from rocketflow_store.model.results import StoreSnapshot
+    from rocketflow_store import StoreReader, StoreSnapshot
 
 
 def lost_queues_hint(reader: StoreReader) -> str:
@@ -50,6 +48,8 @@ def topic_rows(topics: list[dict[str, Any]], sizes: bool) -> Iterator[list[objec
 
 def _with_sizes(reader: StoreReader, topic: str, queues: list[dict[str, int]]) -> dict[str, Any]:
     """Return bytes and retained time span of a topic; None where it is not known."""
+    from rocketflow_store.spi.reads import queue_size
+
     sizes = [
         queue_size(reader, topic, one["queueId"], one["minOffset"], one["maxOffset"])
         for one in queues

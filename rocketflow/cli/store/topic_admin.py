@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ
-from rocketflow_store.metadata.layout.group_offsets import group_offsets
-from rocketflow_store.metadata.layout.store_paths import topics_of
-from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, check_send_topic, is_system_topic
-from rocketflow_store.reading.queue_figures import queue_size
+from rocketflow_store import MessageRejectedError
+from rocketflow_store.spi.names import MAX_QUEUE_NUMS, check_send_topic, is_system_topic
+from rocketflow_store.spi.reads import queue_size
+from rocketflow_store.spi.tables import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ, group_offsets, topics_of
 
 if TYPE_CHECKING:
     from rocketflow_store import MessageStore, StoreConfig, StoreReader
@@ -118,9 +116,8 @@ def _check_count(queues: int) -> None:
 
 
 def _opened(path: str, config: StoreConfig) -> MessageStore:
-    from rocketflow_store import MessageStore
-    from rocketflow_store.metadata.layout.store_paths import check_directory, is_store
-    from rocketflow_store.model.errors import NotAStoreError
+    from rocketflow_store import MessageStore, NotAStoreError
+    from rocketflow_store.spi.places import check_directory, is_store
 
     root = Path(path).absolute()
     check_directory(root, must_exist=True)

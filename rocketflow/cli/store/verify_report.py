@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.cli.shared.tables import print_table
-from rocketflow_store.fsck.accepted import AcceptedFindings
+from rocketflow_store.spi.maintenance import AcceptedFindings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.fsck.findings import Finding, VerifyResult
-    from rocketflow_store.fsck.repair import RepairResult, RepairStep
+    from rocketflow_store.spi.maintenance import Finding, RepairResult, RepairStep, VerifyResult
 
 _COLUMNS = ("kind", "file", "offset", "length", "detail")
 

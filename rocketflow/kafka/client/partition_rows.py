@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.records.arrow.gather import int_array, values_array
+from rocketflow_store.spi.arrow import int_array, values_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow.kafka.client.partition_rows import HeaderRows, KafkaRows
-from rocketflow_store.records.arrow.gather import gather, int_array, with_validity
+from rocketflow_store.spi.arrow import gather, int_array, with_validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

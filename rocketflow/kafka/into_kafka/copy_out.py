@@ -41,9 +41,8 @@ from rocketflow.kafka.shared.record_sizes import Header
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store.metadata.layout.store_paths import topics_of
-from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -462,7 +461,7 @@ def _has_nulls(headers: list[list[Header]]) -> bool:
 
 def store_id_of(reader: StoreReader) -> str:
     """The id that a store was given by its writer, "" where that was Apache's."""
-    from rocketflow_store.files.json_text import parse_json
+    from rocketflow_store.spi.json_text import parse_json
 
     try:
         return str(parse_json(reader.paths.meta.read_bytes())["storeId"])

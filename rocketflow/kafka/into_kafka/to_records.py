@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.record_sizes import Header
 from rocketflow.kafka.shared.value_masks import text_mask
-from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from rocketflow_store.records.arrow.gather import int_array
+from rocketflow_store.spi.arrow import int_array
+from rocketflow_store.spi.json_text import parse_json
+from rocketflow_store.spi.names import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

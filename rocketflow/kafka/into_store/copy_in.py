@@ -24,7 +24,7 @@ from rocketflow.kafka.options.bridge_options import CONTINUE
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of, offsets_alone
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store.commits.progress_commit import ProgressMovedError
+from rocketflow_store.spi.commits import ProgressMovedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

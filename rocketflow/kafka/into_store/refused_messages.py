@@ -18,7 +18,7 @@ from rocketflow.kafka.client.partition_rows import HeaderRows
 from rocketflow.kafka.into_store.to_rows import Properties, QueueRule, sink_rows
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.refusal_limits import MAX_BODY, MAX_HEADERS, MAX_KEY, MAX_WHY
-from rocketflow_store.records.arrow.gather import int_array, values_array
+from rocketflow_store.spi.arrow import int_array, values_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

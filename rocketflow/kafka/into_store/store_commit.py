@@ -19,20 +19,18 @@ from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
 from rocketflow.kafka.options.bridge_options import QUARANTINE
 from rocketflow.kafka.shared.topic_record import TopicNote, note_topic, offsets_alone
-from rocketflow_store.commits.batch_commit import last_commit
-from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store import MessageRejectedError
+from rocketflow_store.spi.commits import ProgressBatch, commit_progress, last_commit
+from rocketflow_store.spi.records import BatchEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow.kafka.client.partition_rows import KafkaRows
     from rocketflow.kafka.options.bridge_options import BridgeOptions
-    from rocketflow_store.engine.message_store import MessageStore
-    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store import MessageStore, StoreConfig
+    from rocketflow_store.spi.commits import CommitEnvelope
+    from rocketflow_store.spi.records import EncodedChunk
 
 Partition = tuple[str, int]
 

@@ -6,19 +6,18 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from rocketflow.kafka.shared.claims import claims_on_store
-from rocketflow_store.commits.batch_commit import last_commit
-from rocketflow_store.engine.open_when_free import open_when_free
-from rocketflow_store.metadata.layout.store_paths import is_store
-from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.spi.commits import last_commit
+from rocketflow_store.spi.places import is_store
+from rocketflow_store.spi.writing import open_when_free
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
     from rocketflow.kafka.shared.claims import Claim
-    from rocketflow_store.engine.message_store import MessageStore
-    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
+    from rocketflow_store import MessageStore
+    from rocketflow_store.spi.commits import CommitEnvelope
 
 
 class StorePort:

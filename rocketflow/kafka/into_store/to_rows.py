@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.value_masks import text_mask, valid_mask
-from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.records.arrow.crc import crc32_column
-from rocketflow_store.records.arrow.gather import constant_string, int_array, values_array, with_validity
+from rocketflow_store.spi.arrow import constant_string, crc32_column, int_array, values_array, with_validity
+from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt

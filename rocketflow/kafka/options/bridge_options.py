@@ -11,7 +11,7 @@ from rocketflow.errors import UsageError
 from rocketflow.kafka.options.client_options import ClientOptions, parse_options
 from rocketflow.kafka.shared.topic_names import TopicChoice, check_store_name
 from rocketflow.process.arguments import JobParser
-from rocketflow_store.commits.batch_commit import check_sink_id
+from rocketflow_store.spi.commits import check_sink_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.kafka.errors import TopicClaimedError, TopicNameError
 from rocketflow.kafka.shared.topic_names import to_kafka_name, to_store_name
 from rocketflow.kafka.shared.topic_record import NOTES, offsets_alone
-from rocketflow_store.commits.batch_commit import last_commits
+from rocketflow_store.spi.commits import last_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from rocketflow.kafka.shared.mark import Mark
-    from rocketflow_store.commits.batch_commit import CommitLogReads
-    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
+    from rocketflow_store.spi.commits import CommitEnvelope, CommitLogReads
 
 SINK_PREFIX: Final = "kafka-bridge:"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.kafka.errors import KafkaRefusedError
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

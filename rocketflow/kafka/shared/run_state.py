@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.job_timing import timing
 from rocketflow.process.stop_signals import STOPPING, StoppedError
-from rocketflow_store.telemetry import events
+from rocketflow_store.spi import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

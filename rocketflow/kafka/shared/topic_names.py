@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import TopicNameError
-from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.topic_names import is_send_refused, is_system_topic, validate_topic
+from rocketflow_store import StoreConfigError
+from rocketflow_store.spi.names import is_send_refused, is_system_topic, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

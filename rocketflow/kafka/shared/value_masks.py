@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow.kafka.shared import property_names as names
-from rocketflow_store.records.arrow.arrays import bool_array
+from rocketflow_store.spi.arrow import bool_array
 
 if TYPE_CHECKING:
     import numpy.typing as npt

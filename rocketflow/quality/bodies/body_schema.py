@@ -12,7 +12,7 @@ from rocketflow.quality.bodies.body_options import check_options
 from rocketflow.quality.bodies.csv_bodies import csv_dialect
 from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.projection import quoted
-from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
+from rocketflow_store.spi.json_text import MAX_JSON_DEPTH, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

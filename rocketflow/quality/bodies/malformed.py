@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from rocketflow.quality.bodies.csv_bodies import CsvDialect
-from rocketflow_store.files.json_text import DeepJsonError, parse_json
+from rocketflow_store.spi.json_text import DeepJsonError, parse_json
 
 _MOST: Final = 200
 _UNREADABLE: Final = "could not be read with the body schema"

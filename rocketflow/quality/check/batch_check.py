@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocketflow.quality.bodies.body_schema import BodySpec
     from rocketflow.quality.check.split import Route
     from rocketflow.quality.suites.suite_plan import SuitePlan
-    from rocketflow_store.commits.staged_part import StagedPart
+    from rocketflow_store.spi.staging import StagedPart
 
     Foreach = Callable[[DataFrame, int], Any]
 

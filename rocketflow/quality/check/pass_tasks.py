@@ -16,19 +16,16 @@ from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.check.record_room import fitted
 from rocketflow.quality.check.split import BAD_BIT, QUEUE_ID, TOPIC_SHIFT, WELL_FORMED_BIT
 from rocketflow.quality.pass_columns import BITS, MASK, NAMES, OBSERVED, OFFSET, PASSED, QUEUE, VALUES
-from rocketflow_store.commits.staged_part import StagedPart, stage
-from rocketflow_store.commits.staging_area import StagingArea
-from rocketflow_store.metadata.layout.store_meta import config_for_encoding
-from rocketflow_store.model.errors import MessageRejectedError, StoreError
-from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
+from rocketflow_store.spi.records import BatchEncoder, config_for_encoding
+from rocketflow_store.spi.staging import StagedPart, StagingArea, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
-    from rocketflow_store.records.encoding.encode import EncodedChunk
+    from rocketflow_store.spi.records import EncodedChunk
 
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.delivery.requeue.requeue_properties import QUARANTINED
-from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
-from rocketflow_store.format.record import PROPERTY_CRC_SIZE
+from rocketflow_store.spi.json_text import parse_json
+from rocketflow_store.spi.names import QUARANTINED
+from rocketflow_store.spi.records import MAX_PROPERTIES_SIZE, PROPERTY_CRC_SIZE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

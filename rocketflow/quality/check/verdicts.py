@@ -20,7 +20,7 @@ from rocketflow.quality.gx.gx_metrics import (
 )
 from rocketflow.quality.suites.expectation_kinds import Kind
 from rocketflow.quality.suites.suite import Action
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.quality.results.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError, last_commit
-from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
-from rocketflow_store.commits.staged_part import load_all
-from rocketflow_store.commits.staging_area import StagingArea
-from rocketflow_store.engine.open_when_free import open_when_free
-from rocketflow_store.metadata.layout.store_paths import is_store
-from rocketflow_store.model.clock import SystemClock
+from rocketflow_store.spi.commits import (
+    CheckpointWentBackError,
+    ProgressBatch,
+    ReplayMismatchError,
+    commit_progress,
+    last_commit,
+)
+from rocketflow_store.spi.places import is_store
+from rocketflow_store.spi.settings import SystemClock
+from rocketflow_store.spi.staging import StagingArea, load_all
+from rocketflow_store.spi.writing import open_when_free
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketflow_store.commits.staged_part import StagedPart
-    from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
+    from rocketflow_store.spi.commits import CommitEnvelope
+    from rocketflow_store.spi.staging import StagedPart
 
 _STAMPED: Final = "quality"
 

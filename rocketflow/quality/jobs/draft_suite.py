@@ -23,7 +23,7 @@ from rocketflow.quality.bodies.body_options import check_options
 from rocketflow.quality.bodies.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

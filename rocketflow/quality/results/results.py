@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from rocketflow.errors import UsageError
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.records.encoding.one_message import encode_message
+from rocketflow_store.spi.json_text import parse_json
+from rocketflow_store.spi.records import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store.records.encoding.encode import EncodedChunk
+    from rocketflow_store.spi.records import EncodedChunk
 
 
 RESULT_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rocketflow.quality.errors import SuiteRefusedError
 from rocketflow.quality.suites.expectation_kinds import columns_of
-from rocketflow_store.files.json_text import MAX_JSON_DEPTH, parse_json
+from rocketflow_store.spi.json_text import MAX_JSON_DEPTH, parse_json
 
 SEVERITIES: Final = ("critical", "warning", "info")
 _SUITE_KEYS: Final = frozenset({"name", "expectations", "meta", "notes", "id", "suite_parameters", "data_asset_type"})

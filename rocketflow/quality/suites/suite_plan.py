@@ -310,7 +310,7 @@ def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
     def breaks(value: str | None) -> bool:
         from jsonschema.validators import validator_for
 
-        from rocketflow_store.files.json_text import parse_json
+        from rocketflow_store.spi.json_text import parse_json
 
         if value is None:
             return False

@@ -132,8 +132,7 @@ class _Job(Generic[Task, Report]):
 
 def _load(number: int) -> int:
     """Have everything that a task needs: what comes behind is no more than the work."""
-    for name in ("scan_task", "write_tasks"):
-        import_module(f"rocketflow_store.rebuild.{name}")
+    import_module("rocketflow_store.spi.rebuild")
     freeze_heap_once()
     return number
 

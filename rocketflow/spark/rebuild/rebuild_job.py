@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 
 from rocketflow.process.arguments import JobParser
 from rocketflow.process.job_timing import timing
-from rocketflow_store.files.remote import is_uri
-from rocketflow_store.format.derived_profile import PROFILES
-from rocketflow_store.metadata.layout.store_paths import check_directory, store_holder
-from rocketflow_store.model.errors import StoreLockedError
-from rocketflow_store.rebuild.places import check_target_given
-from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import StoreConfig, StoreLockedError
+from rocketflow_store.spi.places import check_directory, is_uri, store_holder
+from rocketflow_store.spi.rebuild import PROFILES, RebuildRequest, RebuildResult, check_target_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +96,7 @@ def preflight(job: RebuildJob) -> None:
 def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) -> RebuildResult:
     """Rebuild on the executors of `spark`; the swap is the driver's."""
     from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
-    from rocketflow_store.rebuild.rebuild import rebuild_store
+    from rocketflow_store.spi.rebuild import rebuild_store
 
     return rebuild_store(job.store, job.request, job.store_config(), engine=SparkEngine(spark), progress=progress)
 

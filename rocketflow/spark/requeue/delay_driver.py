@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.job_timing import timing
 from rocketflow.spark.shared.shared_paths import shared_paths
-from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.commits.staged_part import StagedPart, load_all, stage_alike
-from rocketflow_store.commits.staging_area import StagingArea
-from rocketflow_store.delivery.delay.delivery import (
+from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store.spi.commits import ProgressMovedError
+from rocketflow_store.spi.delivery import (
     SINK_ID,
     DelayDelivery,
     DeliveryResult,
+    Redelivery,
     due_by_level,
     preview_due,
+    redeliveries,
 )
-from rocketflow_store.delivery.delay.redelivery import Redelivery, redeliveries
-from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.reading.store_reader import StoreReader
+from rocketflow_store.spi.staging import StagedPart, StagingArea, load_all, stage_alike
 
 if TYPE_CHECKING:
     import os
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store import StoreConfig
+    from rocketflow_store.spi.records import EncodedChunk
 
     Progress = Callable[[int, int], None]
 

@@ -19,24 +19,25 @@ from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.spark.shared.shared_paths import shared_paths
 from rocketflow.spark.shared.store_when_free import open_when_free
-from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.commits.staged_part import load_all, stage_alike
-from rocketflow_store.commits.staging_area import StagingArea
-from rocketflow_store.delivery.requeue.ledger import requeued_by_others
-from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
-from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
-from rocketflow_store.delivery.requeue.requeue_run import (
+from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.spi.commits import ProgressMovedError
+from rocketflow_store.spi.names import check_send_topic
+from rocketflow_store.spi.records import config_for_encoding
+from rocketflow_store.spi.requeue import (
+    Choice,
+    ChosenRows,
+    NoOriginError,
     RequeuedBatch,
     advance_run,
     begin_run,
     find_run,
     queue_count,
+    requeued_by_others,
+    requeued_chunks,
+    windows,
 )
-from rocketflow_store.metadata.layout.store_meta import config_for_encoding
-from rocketflow_store.metadata.layout.store_paths import topics_of
-from rocketflow_store.model.topic_names import check_send_topic
-from rocketflow_store.reading.store_reader import StoreReader
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store.spi.staging import StagingArea, load_all, stage_alike
+from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
-    from rocketflow_store.commits.staged_part import StagedPart
-    from rocketflow_store.delivery.requeue.requeue_run import Queues, RequeueRequest, RequeueRun
+    from rocketflow_store.spi.requeue import Queues, RequeueRequest, RequeueRun
+    from rocketflow_store.spi.staging import StagedPart
 
 _BATCH_ROWS: Final = 200_000
 _BATCH_BYTES: Final = 256 << 20

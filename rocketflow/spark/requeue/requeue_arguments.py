@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.errors import UsageError
 from rocketflow.process.arguments import JobParser
 from rocketflow.process.times import TIME_FORM, parse_time
-from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, check_run_id
-from rocketflow_store.model.clock import SystemClock
-from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.model.topic_names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import FlushDiskType, MessageRejectedError, StoreConfig
+from rocketflow_store.spi.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
+from rocketflow_store.spi.requeue import RequeueRequest, check_run_id
+from rocketflow_store.spi.settings import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.spark.shared.store_when_free import open_when_free, when_free
-from rocketflow_store.delivery.delay.delivery import (
+from rocketflow_store import StoreReader
+from rocketflow_store.spi.delivery import (
+    TIMER_QUEUE_ID,
+    UNREADABLE,
     DeliveryResult,
     deliver_due,
+    deliver_due_timers,
     due_by_level,
     positions_seen,
     preview_due,
+    waiting_queues_are_lost,
 )
-from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
-from rocketflow_store.delivery.delay.redelivery import UNREADABLE
-from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
-from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
-from rocketflow_store.model.topic_names import TIMER_TOPIC
-from rocketflow_store.reading.store_reader import StoreReader
+from rocketflow_store.spi.names import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
-    from rocketflow_store.delivery.timer.deliver_due import TimerRun
+    from rocketflow_store.spi.delivery import TimerRun
 
     Told = tuple[dict[str, Any], int]
 

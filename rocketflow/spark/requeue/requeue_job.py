@@ -16,17 +16,16 @@ from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.shared.store_when_free import COMMITS_TAKE_S
-from rocketflow_store.files.lock import when_free
-from rocketflow_store.metadata.layout.store_paths import check_directory, store_holder
-from rocketflow_store.model.errors import StoreLockedError
-from rocketflow_store.reading.store_reader import StoreReader
+from rocketflow_store import StoreLockedError, StoreReader
+from rocketflow_store.spi.places import check_directory, store_holder
+from rocketflow_store.spi.writing import when_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
+    from rocketflow_store.spi.requeue import RequeueRequest
 
 
 def preflight(job: RequeueJob) -> None:

@@ -16,13 +16,13 @@ from pyspark.sql.types import StructField, StructType
 
 from rocketflow.errors import UsageError
 from rocketflow.spark.source.columns import COLUMN_TYPES, PROPERTIES_COLUMN
-from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
-from rocketflow_store.delivery.requeue.requeue_properties import origin_topic_properties
+from rocketflow_store.spi.names import origin_topic_properties
+from rocketflow_store.spi.requeue import Choice, NoOriginError, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rocketflow_store.delivery.requeue.requeue_run import Queues, RequeueRequest
+    from rocketflow_store.spi.requeue import Queues, RequeueRequest
 
 _OF_THE_CLOCK: Final = frozenset({"CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime"})
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 _LOGS: Final = ("offsets", "commits")
 _TEMPORARY: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?\Z")

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 
 from rocketflow.process.nearest import nearest_name
 from rocketflow.process.times import TIME_FORM, parse_time
-from rocketflow_store.files.json_text import parse_json
-from rocketflow_store.model.errors import StoreError
+from rocketflow_store import StoreError
+from rocketflow_store.spi.json_text import parse_json
 
 SPARK_OPTIONS: Final = frozenset(
     {

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rocketflow.errors import RocketFlowError
-from rocketflow_store.model.errors import NotAStoreError, StoreAccessError
+from rocketflow_store import NotAStoreError, StoreAccessError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

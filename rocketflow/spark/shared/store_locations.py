@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from rocketflow.spark.shared.option_values import OptionValues, bad_value_error
-from rocketflow_store.settings.loader import load_settings
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import StoreConfig
+from rocketflow_store.spi.settings import load_settings
 
 _STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _ADDRESSES: Final = re.compile(r"[\w.\-\[\]]+:\d{1,5}(;[\w.\-\[\]]+:\d{1,5})*")

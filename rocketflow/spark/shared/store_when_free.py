@@ -6,15 +6,14 @@ import math
 import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rocketflow_store.engine.message_store import MessageStore
-from rocketflow_store.files import lock
-from rocketflow_store.model.errors import StoreLockedError
+from rocketflow_store import MessageStore, StoreLockedError
+from rocketflow_store.spi import writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store import StoreConfig
 
 COMMITS_TAKE_S: Final = 5.0
 """Who holds the lock for longer than this does not hold it for a commit."""
@@ -32,9 +31,9 @@ def when_free(action: Callable[[], Result], *, wait: bool) -> Result:
     Without `wait` StoreLockedError is raised once that took COMMITS_TAKE_S; with it somebody is told then.
     """
     try:
-        return lock.when_free(action, COMMITS_TAKE_S)
+        return writing.when_free(action, COMMITS_TAKE_S)
     except StoreLockedError as error:
         if not wait:
             raise
         print(f"waiting: {error.path} is held by {error.holder}", file=sys.stderr, flush=True)
-    return lock.when_free(action, math.inf)
+    return writing.when_free(action, math.inf)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rocketflow_store.commits.batch_commit import commit_batch, commit_nothing
-from rocketflow_store.engine.open_when_free import open_when_free
-from rocketflow_store.metadata.layout.store_paths import is_store
-from rocketflow_store.reading.store_reader import StoreReader
+from rocketflow_store import StoreReader
+from rocketflow_store.spi.commits import commit_batch, commit_nothing
+from rocketflow_store.spi.places import is_store
+from rocketflow_store.spi.writing import open_when_free
 
 if TYPE_CHECKING:
     from rocketflow.spark.sink.sink_options import SinkOptions
-    from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
-    from rocketflow_store.engine.message_store import MessageStore
+    from rocketflow_store import MessageStore
+    from rocketflow_store.spi.commits import CommitResult, SinkBatch
 
 
 class AppendPort(Protocol):

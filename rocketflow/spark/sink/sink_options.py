@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import given_settings, parse_stores
-from rocketflow_store.commits.batch_commit import check_sink_id
-from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError, StoreError, UnknownColumnError
-from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.model.topic_names import check_send_topic
-from rocketflow_store.records.arrow.columns import SINK_COLUMNS, SOURCE_COLUMNS
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import (
+    FlushDiskType,
+    MessageRejectedError,
+    StoreConfig,
+    StoreConfigError,
+    StoreError,
+    UnknownColumnError,
+)
+from rocketflow_store.spi.commits import check_sink_id
+from rocketflow_store.spi.names import check_send_topic
+from rocketflow_store.spi.records import SINK_COLUMNS, SOURCE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -20,15 +20,12 @@ from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.sink.append_port import DirectAppendPort
 from rocketflow.spark.sink.sink_options import SinkOptions
-from rocketflow_store.commits.batch_commit import SinkBatch
-from rocketflow_store.commits.staged_part import StagedPart, stage
-from rocketflow_store.commits.staging_area import StagingArea
-from rocketflow_store.metadata.layout.store_meta import config_for_encoding
-from rocketflow_store.metadata.layout.store_paths import check_writable_directory, topics_of
-from rocketflow_store.model.errors import MessageRejectedError, StoreError
-from rocketflow_store.records.arrow.queue_turns import QueueTurns
-from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
+from rocketflow_store.spi.commits import SinkBatch
+from rocketflow_store.spi.places import check_writable_directory
+from rocketflow_store.spi.records import BatchEncoder, QueueTurns, config_for_encoding
+from rocketflow_store.spi.staging import StagedPart, StagingArea, stage
+from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from rocketflow_store.records.encoding.encode import EncodedChunk
+    from rocketflow_store.spi.records import EncodedChunk
 
 
 @dataclass(frozen=True)

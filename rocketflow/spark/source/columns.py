@@ -18,8 +18,8 @@ from pyspark.sql.types import (
 )
 
 from rocketflow.process.nearest import nearest_name
-from rocketflow_store.model.errors import StoreError, UnknownColumnError
-from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
+from rocketflow_store import StoreError, UnknownColumnError
+from rocketflow_store.spi.records import SOURCE_SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition
-from rocketflow_store.model.errors import StoreError
-from rocketflow_store.telemetry import events
+from rocketflow_store import StoreError
+from rocketflow_store.spi import events
 
 IsUnchanged = Callable[[QueueKey, QueuePosition, int], bool]
 """(queue, position, lowest offset there) -> whether the last record read is still the same one."""

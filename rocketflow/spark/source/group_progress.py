@@ -12,8 +12,8 @@ from typing import Final
 
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
-from rocketflow_store.metadata.layout.group_offsets import publish_group_offsets
-from rocketflow_store.model.errors import StoreError
+from rocketflow_store import StoreError
+from rocketflow_store.spi.tables import publish_group_offsets
 
 _log: Final = logging.getLogger("rocketflow.spark.group_progress")
 

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import (
 
 from rocketflow.spark.source.lag import QueueLag, lag_of_report
 from rocketflow.spark.source.stream_offset import QueueKey
-from rocketflow_store.files.json_text import parse_json
+from rocketflow_store.spi.json_text import parse_json
 
 _log: Final = logging.getLogger("rocketflow.spark.lag_listener")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rocketflow.spark.source.source_options import TopicChoice
 from rocketflow.spark.source.stream_offset import QueueKey
-from rocketflow_store.model.topic_names import is_system_topic
+from rocketflow_store.spi.names import is_system_topic
 
 
 class QueueChooser:

@@ -15,7 +15,7 @@ from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.source.data_loss import DataLossError, Loss
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.task_planning import QueueRange
-from rocketflow_store.model.errors import OffsetOutOfRangeError
+from rocketflow_store import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.sql_rows import SqlRows

@@ -10,9 +10,9 @@ from typing import Final
 
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
-from rocketflow_store.filters.tags import TagFilter
-from rocketflow_store.model.errors import StoreConfigError, StoreError
-from rocketflow_store.model.topic_names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
+from rocketflow_store import StoreConfigError, StoreError
+from rocketflow_store.spi.filters import TagFilter
+from rocketflow_store.spi.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
 SOURCE_OPTIONS: Final = (
     "path",
@@ -325,7 +325,7 @@ def _tags(values: OptionValues) -> str | None:
 def _sql(values: OptionValues) -> str | None:
     text = values.text("sql")
     if text is not None:
-        from rocketflow_store.filters.sql92 import compile_filter
+        from rocketflow_store.spi.filters import compile_filter
 
         try:
             compile_filter(text)

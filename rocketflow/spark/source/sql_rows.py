@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.filters.sql92 import SqlFilter, compile_filter
+from rocketflow_store.spi.filters import SqlFilter, compile_filter
 
 if TYPE_CHECKING:
     import numpy.typing as npt

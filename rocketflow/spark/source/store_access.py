@@ -16,7 +16,7 @@ import numpy as np
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.reading.queue_figures import stored_at
+from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketflow_store.model.errors import StoreError
+from rocketflow_store import StoreError
 
 VERSION: Final = 1
 NO_RECORD: Final = -1

@@ -30,7 +30,7 @@ from rocketflow.spark.source.task_planning import (
     ranges_between,
 )
 from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
-from rocketflow_store.model.clock import Clock, SystemClock
+from rocketflow_store.spi.settings import Clock, SystemClock
 
 _log: Final = logging.getLogger("rocketflow.spark.stream_planner")
 _LONG_POLL_S: Final = 0.1

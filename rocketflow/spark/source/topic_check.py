@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
-from rocketflow_store import StoreReader
-from rocketflow_store.model.errors import NotAStoreError, StoreError
+from rocketflow_store import NotAStoreError, StoreError, StoreReader
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.source_options import SourceOptions

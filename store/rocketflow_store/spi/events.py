@@ -1,0 +1,10 @@
+"""Events: what operators have to hear of, under codes that stay."""
+
+from __future__ import annotations
+
+from rocketflow_store.telemetry.events import DATA_LOSS, tell
+
+__all__ = [
+    "DATA_LOSS",
+    "tell",
+]

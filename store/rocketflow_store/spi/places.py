@@ -1,0 +1,21 @@
+"""Directories: what may be a store, and who writes to it."""
+
+from __future__ import annotations
+
+from rocketflow_store.files.remote import is_uri
+from rocketflow_store.metadata.layout.store_paths import (
+    check_directory,
+    check_writable_directory,
+    holds_log,
+    is_store,
+    store_holder,
+)
+
+__all__ = [
+    "check_directory",
+    "check_writable_directory",
+    "holds_log",
+    "is_store",
+    "is_uri",
+    "store_holder",
+]

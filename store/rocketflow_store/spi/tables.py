@@ -1,0 +1,17 @@
+"""Tables in RocketMQ's JSON: topics, and the offsets of groups."""
+
+from __future__ import annotations
+
+from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ
+from rocketflow_store.metadata.layout.group_offsets import group_offsets, publish_group_offsets
+from rocketflow_store.metadata.layout.store_paths import topics_of
+
+__all__ = [
+    "BATCH_CQ",
+    "PERM_READ",
+    "PERM_WRITE",
+    "SIMPLE_CQ",
+    "group_offsets",
+    "publish_group_offsets",
+    "topics_of",
+]

@@ -1,0 +1,79 @@
+"""The store's doors: what is built on it imports the users' door and the builders', and nothing behind them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import rocketflow_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
+CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
+COMING: Final[frozenset[str]] = frozenset()
+"""Names that are exported for packages that are still to come."""
+MOST_NAMES: Final = 25
+
+
+def modules() -> list[str]:
+    return sorted(one.stem for one in SPI.glob("*.py") if one.stem != "__init__")
+
+
+def imports() -> Iterator[tuple[Path, str, str]]:
+    """Yield (file, module of the store, name) of every import of the store, and of each use of a module's attribute."""
+    for folder in CALLERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text("utf-8"))
+            whole = set()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    yield from ((path, one.name, "") for one in node.names if is_of_the_store(one.name))
+                elif isinstance(node, ast.ImportFrom) and node.module and is_of_the_store(node.module):
+                    for one in node.names:
+                        if node.module == "rocketflow_store.spi":
+                            whole.add(one.asname or one.name)
+                        yield path, node.module, one.name
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in whole:
+                    yield path, f"rocketflow_store.spi.{node.value.id}", node.attr
+
+
+def is_of_the_store(module: str) -> bool:
+    return module.split(".")[0] == "rocketflow_store"
+
+
+def test_callers_import_the_doors_alone() -> None:
+    doors = {"rocketflow_store", "rocketflow_store.spi", *(f"rocketflow_store.spi.{one}" for one in modules())}
+    assert [(str(path), module) for path, module, _ in imports() if module not in doors] == []
+
+
+def test_modules_of_the_spi_export_few_names_and_each_has_a_caller() -> None:
+    used: dict[str, set[str]] = {}
+    for _, module, name in imports():
+        used.setdefault(module, set()).add(name)
+    for one in modules():
+        exported = importlib.import_module(f"rocketflow_store.spi.{one}").__all__
+        assert len(exported) <= MOST_NAMES, one
+        assert len(set(exported)) == len(exported), one
+        assert set(exported) - used.get(f"rocketflow_store.spi.{one}", set()) <= COMING, one
+
+
+def test_names_of_the_users_door_exist_and_hold_every_error() -> None:
+    found = {name: getattr(rocketflow_store, name) for name in rocketflow_store.__all__}
+    from rocketflow_store.model import errors
+
+    kinds = {one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.StoreError)}
+    assert kinds <= set(found.values())
+
+
+def test_doors_load_nothing_before_a_name_is_used() -> None:
+    script = "import sys, rocketflow_store.spi; print(sorted(one for one in sys.modules if 'rocketflow_store' in one))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("'")[1::2] == ["rocketflow_store", "rocketflow_store.spi"]
