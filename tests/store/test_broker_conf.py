@@ -112,3 +112,23 @@ def test_every_known_key_has_one_type() -> None:
 
     kinds = [keys.BOOLEAN_KEYS, keys.INT_KEYS, keys.LONG_KEYS, keys.FLOAT_KEYS, keys.TEXT_KEYS, set(keys.CHOICE_KEYS)]
     assert sum(len(kind) for kind in kinds) == len(KNOWN_KEYS) > 400
+
+
+def test_every_field_has_a_row_in_the_table_of_settings_whose_default_has_the_type_of_its_key() -> None:
+    from dataclasses import fields
+
+    from rocketflow_store.settings import broker_conf_keys as keys
+    from rocketflow_store.settings.settings_table import BY_KEY, OWN_PREFIX, SETTINGS, Effect
+
+    assert [one.field for one in SETTINGS] == [
+        one.name for one in fields(StoreConfig) if one.name not in ("clock", "without_effect")
+    ]
+    assert len(BY_KEY) == len(SETTINGS)
+    numbers = keys.INT_KEYS | keys.LONG_KEYS
+    for one in SETTINGS:
+        one.check(one.default)
+        if one.since is not None and one.default is not None:
+            is_number = isinstance(one.default, int) and not isinstance(one.default, bool)
+            assert (one.key in keys.BOOLEAN_KEYS, one.key in numbers) == (isinstance(one.default, bool), is_number)
+        assert one.since is None or not one.key.startswith(OWN_PREFIX)
+        assert one.effect is not Effect.FILES or one.bounds is not None, "sizes of files have bounds"

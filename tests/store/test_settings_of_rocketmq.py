@@ -15,6 +15,7 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.settings import broker_conf_keys as keys
 from rocketflow_store.settings.broker_conf import KNOWN_KEYS, parse_broker_conf, typed_value
+from rocketflow_store.settings.settings_table import SETTINGS
 from rocketflow_store.settings.store_config import StoreConfig
 from tests.maven import JarsNotFetchedError, fetch_jars
 
@@ -76,6 +77,10 @@ def test_every_key_of_a_release_is_known_with_its_type(version: str) -> None:
     assert not unknown, f"add to broker_conf_keys: {unknown}"
     wrong = {key: kinds for key, kinds in found.items() if not any(key in _KINDS[kind] for kind in kinds)}
     assert not wrong, "kinds of values that RocketMQ does not take"
+    releases = list(_MODULES)
+    for one in SETTINGS:
+        due = one.since is not None and releases.index(version) >= releases.index(one.since)
+        assert (one.key in found) == due, f"{one.key} since {one.since}"
 
 
 EXTREMES: Final[dict[str, tuple[str, ...]]] = {

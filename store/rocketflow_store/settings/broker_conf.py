@@ -21,14 +21,14 @@ from rocketflow_store.settings.broker_conf_keys import (
     LONG_KEYS,
     TEXT_KEYS,
 )
+from rocketflow_store.settings.settings_table import BY_KEY, OWN_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-OWN_PREFIX: Final = "rocketflow."
 ENVIRONMENT_PREFIX: Final = "ROCKETFLOW_"
-OWN_KEYS: Final = frozenset({f"{OWN_PREFIX}directIO", f"{OWN_PREFIX}profile"})
+OWN_KEYS: Final = frozenset(one for one in BY_KEY if one.startswith(OWN_PREFIX))
 """Settings of RocketFlow alone that a file or the environment can give."""
 KNOWN_KEYS: Final = frozenset({*BOOLEAN_KEYS, *INT_KEYS, *LONG_KEYS, *FLOAT_KEYS, *TEXT_KEYS, *CHOICE_KEYS})
 
@@ -86,7 +86,7 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
 def typed_value(key: str, text: str, where: str = "") -> Any:
     """`text` as the type that `key` has; keys without a known type stay text."""
     value = text.strip()
-    if key in BOOLEAN_KEYS or key == f"{OWN_PREFIX}directIO":
+    if key in BOOLEAN_KEYS or (key in OWN_KEYS and isinstance(BY_KEY[key].default, bool)):
         if value.lower() not in ("true", "false"):
             raise StoreConfigError(key, text, f"{where}must be true or false")
         return value.lower() == "true"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketflow_store.settings.settings_table import SETTINGS
+
 _BOOLEAN = """
     accountStatsEnable accountStatsPrintZeroValues aclEnable allAckInSyncStateSet
     allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner
@@ -170,7 +172,4 @@ INT_KEYS: Final = frozenset(_INT.split())
 LONG_KEYS: Final = frozenset(_LONG.split())
 FLOAT_KEYS: Final = frozenset(_FLOAT.split())
 TEXT_KEYS: Final = frozenset(_TEXT.split())
-CHOICE_KEYS: Final = {
-    "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH"),
-    "brokerRole": ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-}
+CHOICE_KEYS: Final = {one.key: one.choices for one in SETTINGS if one.choices}

@@ -11,138 +11,136 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.derived_profile import PROFILE_55, PROFILES
-from rocketflow_store.format.index_layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, index_file_size
+from rocketflow_store.format.index_layout import index_file_size
 from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.settings.loader import LIMITS, camel_case, fields_of, load_settings, without_effect
+from rocketflow_store.settings.loader import fields_of, load_settings, without_effect
+from rocketflow_store.settings.settings_table import BY_FIELD, SETTINGS, default_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-_BROKER_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _DELAY: Final = re.compile("[0-9]{1,9}[smhd]")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """RocketMQ's MessageStoreConfig as far as it is used; sizes in bytes, times in ms.
+    """RocketMQ's MessageStoreConfig as far as it is used; `settings_table` has its keys, units, defaults and bounds.
 
     File sizes are properties of the files of a store, not of the process that opens it:
     `metadata.layout.file_sizes.fitted_to` takes them from there.
     """
 
-    store_path_commit_log: str = ""
+    store_path_commit_log: str = default_of("store_path_commit_log")
     """Directories of the log, separated by `multi_path_splitter`, from the root on or absolute; "": what the store's
     last writer used, else `commitlog`. New files go to them in turn."""
-    read_only_commit_log_store_paths: str = ""
+    read_only_commit_log_store_paths: str = default_of("read_only_commit_log_store_paths")
     """Directories of the log that get no new files."""
-    store_path_consume_queue: str = ""
-    store_path_index: str = ""
-    multi_path_splitter: str = ","
-    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
-    mapped_file_size_commit_log: int = 1 << 30
-    mapped_file_size_consume_queue: int = 300_000 * UNIT_SIZE
-    max_hash_slot_num: int = DEFAULT_HASH_SLOT_NUM
-    max_index_num: int = DEFAULT_INDEX_NUM
-    message_index_enable: bool = True
-    max_message_size: int = 4 << 20
-    enabled_append_prop_crc: bool | None = None
+    store_path_consume_queue: str = default_of("store_path_consume_queue")
+    store_path_index: str = default_of("store_path_index")
+    multi_path_splitter: str = default_of("multi_path_splitter")
+    flush_disk_type: FlushDiskType = default_of("flush_disk_type")
+    mapped_file_size_commit_log: int = default_of("mapped_file_size_commit_log")
+    mapped_file_size_consume_queue: int = default_of("mapped_file_size_consume_queue")
+    max_hash_slot_num: int = default_of("max_hash_slot_num")
+    max_index_num: int = default_of("max_index_num")
+    message_index_enable: bool = default_of("message_index_enable")
+    max_message_size: int = default_of("max_message_size")
+    enabled_append_prop_crc: bool | None = default_of("enabled_append_prop_crc")
     """Whether every record ends with a CRC of itself (a broker before 5.2 cannot read that). None leaves it to the
     store: one that was made by this version has it on, one that another writer made has not."""
-    check_crc_on_recover: bool = True
-    profile: str = ""
+    check_crc_on_recover: bool = default_of("check_crc_on_recover")
+    profile: str = default_of("profile")
     """The RocketMQ version whose derived files the store has, "5.3" or "5.5" (no key of RocketMQ). Empty leaves it to
     the store: what was recorded or is found there, "5.5" for a new one."""
-    store_host: str = "127.0.0.1:10911"
-    broker_name: str = "broker-a"
-    default_topic_queue_nums: int = 8
-    warm_maped_file_enable: bool = False
-    flush_least_pages_when_warm_maped_file: int = 4_096
-    flush_interval_commit_log: int = 500
-    flush_commit_log_least_pages: int = 0
+    store_host: str = default_of("store_host")
+    broker_name: str = default_of("broker_name")
+    default_topic_queue_nums: int = default_of("default_topic_queue_nums")
+    warm_maped_file_enable: bool = default_of("warm_maped_file_enable")
+    flush_least_pages_when_warm_maped_file: int = default_of("flush_least_pages_when_warm_maped_file")
+    flush_interval_commit_log: int = default_of("flush_interval_commit_log")
+    flush_commit_log_least_pages: int = default_of("flush_commit_log_least_pages")
     """RocketMQ's default of 4 leaves up to 16 KiB of a quiet store unsynced for `flush_commit_log_thorough_interval`;
     ours syncs all there is at every interval."""
-    flush_commit_log_thorough_interval: int = 10_000
-    flush_commit_log_timed: bool = True
+    flush_commit_log_thorough_interval: int = default_of("flush_commit_log_thorough_interval")
+    flush_commit_log_timed: bool = default_of("flush_commit_log_timed")
     """False: a put wakes the flush, and does not wait for it."""
-    direct_io: bool = False
+    direct_io: bool = default_of("direct_io")
     """Sink commits are written around the page cache, where the file system can (no key of RocketMQ). Spares the memory
     and the time that new pages cost, most in virtual machines; who reads what was just written finds it on the disk."""
-    transient_store_pool_enable: bool = False
+    transient_store_pool_enable: bool = default_of("transient_store_pool_enable")
     """Appends go to `transient_store_pool_size` buffers of a log file's size, and are committed to the files from
     there: what was appended and not committed is lost with the process. Only with ASYNC_FLUSH, and not on a slave."""
-    transient_store_pool_size: int = 5
-    fast_fail_if_no_buffer_in_store_pool: bool = False
+    transient_store_pool_size: int = default_of("transient_store_pool_size")
+    fast_fail_if_no_buffer_in_store_pool: bool = default_of("fast_fail_if_no_buffer_in_store_pool")
     """Without a buffer for the next file: refuse puts (True), or write to the file at once (False)."""
-    commit_interval_commit_log: int = 200
-    commit_commit_log_least_pages: int = 4
-    commit_commit_log_thorough_interval: int = 200
-    broker_role: str = "ASYNC_MASTER"
-    enable_controller_mode: bool = False
-    flush_interval_consume_queue: int = 1_000
-    flush_consume_queue_least_pages: int = 2
-    flush_consume_queue_thorough_interval: int = 60_000
-    sync_flush_timeout: int = 5_000
-    max_async_put_message_requests: int = 5_000
+    commit_interval_commit_log: int = default_of("commit_interval_commit_log")
+    commit_commit_log_least_pages: int = default_of("commit_commit_log_least_pages")
+    commit_commit_log_thorough_interval: int = default_of("commit_commit_log_thorough_interval")
+    broker_role: str = default_of("broker_role")
+    enable_controller_mode: bool = default_of("enable_controller_mode")
+    flush_interval_consume_queue: int = default_of("flush_interval_consume_queue")
+    flush_consume_queue_least_pages: int = default_of("flush_consume_queue_least_pages")
+    flush_consume_queue_thorough_interval: int = default_of("flush_consume_queue_thorough_interval")
+    sync_flush_timeout: int = default_of("sync_flush_timeout")
+    max_async_put_message_requests: int = default_of("max_async_put_message_requests")
     """Messages of asynchronous puts that wait for the encoder; more are waited for, at most `sync_flush_timeout`."""
-    enable_lmq: bool = False
-    enable_multi_dispatch: bool = False
-    max_lmq_consume_queue_num: int = 20_000
-    mapper_file_size_batch_consume_queue: int = 300_000 * BATCH_UNIT_SIZE
-    mapped_file_size_consume_queue_ext: int = 48 << 20
-    use_reentrant_lock_when_put_message: bool = True
+    enable_lmq: bool = default_of("enable_lmq")
+    enable_multi_dispatch: bool = default_of("enable_multi_dispatch")
+    max_lmq_consume_queue_num: int = default_of("max_lmq_consume_queue_num")
+    mapper_file_size_batch_consume_queue: int = default_of("mapper_file_size_batch_consume_queue")
+    mapped_file_size_consume_queue_ext: int = default_of("mapped_file_size_consume_queue_ext")
+    use_reentrant_lock_when_put_message: bool = default_of("use_reentrant_lock_when_put_message")
     """RocketMQ chooses between a lock that sleeps and one that spins. Python has the one that sleeps: both values mean
     it, and the key is kept so that a broker's file can be used."""
-    message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
-    timer_wheel_enable: bool = True
-    timer_max_delay_sec: int = 259_200
-    timer_precision_ms: int = 1_000
-    timer_roll_window_slot: int = 172_800
+    message_delay_level: str = default_of("message_delay_level")
+    timer_wheel_enable: bool = default_of("timer_wheel_enable")
+    timer_max_delay_sec: int = default_of("timer_max_delay_sec")
+    timer_precision_ms: int = default_of("timer_precision_ms")
+    timer_roll_window_slot: int = default_of("timer_roll_window_slot")
     """A timer message that is due later than so many ticks is put again on the way: retention may not take it."""
-    timer_flush_interval_ms: int = 1_000
-    timer_congest_num_each_slot: int = (1 << 31) - 1
+    timer_flush_interval_ms: int = default_of("timer_flush_interval_ms")
+    timer_congest_num_each_slot: int = default_of("timer_congest_num_each_slot")
     """So many messages that wait in one tick are enough: of more some are refused, all from twice as many on, while a
     TimerMessageService counts them. It goes for messages put, not for those of a sink's or another batch's rows."""
-    mapped_file_size_timer_log: int = 100 << 20
-    max_transfer_bytes_on_message_in_memory: int = 262_144
-    max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = 65_536
-    max_transfer_count_on_message_in_disk: int = 8
-    access_message_in_memory_max_ratio: int = 40
-    max_msgs_num_batch: int = 64
-    os_page_cache_busy_time_out_mills: int = 1_000
-    clean_resource_interval: int = 10_000
-    delete_when: str = "04"
-    file_reserved_time: int = 72
-    delete_commit_log_files_interval: int = 100
-    delete_consume_queue_files_interval: int = 100
-    destroy_maped_file_interval_forcibly: int = 120_000
-    redelete_hanged_file_interval: int = 120_000
-    delete_file_batch_max: int = 10
-    disk_max_used_space_ratio: int = 75
-    disk_space_clean_forcibly_ratio: int = 85
-    disk_space_warning_level_ratio: int = 90
-    clean_file_forcibly_enable: bool = True
+    mapped_file_size_timer_log: int = default_of("mapped_file_size_timer_log")
+    max_transfer_bytes_on_message_in_memory: int = default_of("max_transfer_bytes_on_message_in_memory")
+    max_transfer_count_on_message_in_memory: int = default_of("max_transfer_count_on_message_in_memory")
+    max_transfer_bytes_on_message_in_disk: int = default_of("max_transfer_bytes_on_message_in_disk")
+    max_transfer_count_on_message_in_disk: int = default_of("max_transfer_count_on_message_in_disk")
+    access_message_in_memory_max_ratio: int = default_of("access_message_in_memory_max_ratio")
+    max_msgs_num_batch: int = default_of("max_msgs_num_batch")
+    os_page_cache_busy_time_out_mills: int = default_of("os_page_cache_busy_time_out_mills")
+    clean_resource_interval: int = default_of("clean_resource_interval")
+    delete_when: str = default_of("delete_when")
+    file_reserved_time: int = default_of("file_reserved_time")
+    delete_commit_log_files_interval: int = default_of("delete_commit_log_files_interval")
+    delete_consume_queue_files_interval: int = default_of("delete_consume_queue_files_interval")
+    destroy_maped_file_interval_forcibly: int = default_of("destroy_maped_file_interval_forcibly")
+    redelete_hanged_file_interval: int = default_of("redelete_hanged_file_interval")
+    delete_file_batch_max: int = default_of("delete_file_batch_max")
+    disk_max_used_space_ratio: int = default_of("disk_max_used_space_ratio")
+    disk_space_clean_forcibly_ratio: int = default_of("disk_space_clean_forcibly_ratio")
+    disk_space_warning_level_ratio: int = default_of("disk_space_warning_level_ratio")
+    clean_file_forcibly_enable: bool = default_of("clean_file_forcibly_enable")
     clock: Clock = field(default_factory=SystemClock)
     without_effect: tuple[str, ...] = field(default=(), compare=False)
     """RocketMQ's keys that were given and change nothing here; the open warns of them once."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in LIMITS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
-                raise StoreConfigError(camel_case(name), value, f"must be between {low} and {high}")
+        for one in SETTINGS:
+            one.check(getattr(self, one.field))
         try:
             object.__setattr__(self, "flush_disk_type", FlushDiskType(self.flush_disk_type))
         except ValueError as error:
             why = "must be SYNC_FLUSH or ASYNC_FLUSH"
             raise StoreConfigError("flushDiskType", self.flush_disk_type, why) from error
-        if self.broker_role not in _BROKER_ROLES:
-            raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(_BROKER_ROLES)}")
+        roles = BY_FIELD["broker_role"].choices
+        if self.broker_role not in roles:
+            raise StoreConfigError("brokerRole", self.broker_role, f"must be one of {', '.join(roles)}")
         if self.profile not in ("", *PROFILES):
             raise StoreConfigError("rocketflow.profile", self.profile, f"must be one of {', '.join(PROFILES)}")
         if self.timer_precision_ms not in (100, 200, 500, 1_000):

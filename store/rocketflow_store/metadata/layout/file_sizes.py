@@ -21,7 +21,7 @@ from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.config_files.json_fields import int64_field
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreConfigError, StoreVersionError
-from rocketflow_store.settings.loader import LIMITS
+from rocketflow_store.settings.settings_table import LIMITS
 from rocketflow_store.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:

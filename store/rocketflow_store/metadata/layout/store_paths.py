@@ -39,7 +39,7 @@ class StorePaths(RootPaths):
     def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
         """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
         if config is not None:
-            warn_once(config, root)
+            warn_once(config.without_effect, root)
         return cls(root, find_layout(root, None if config is None else asked_layout(root, config)))
 
     @property
