@@ -757,6 +757,17 @@ BUGS: Final = (
         ["tests/rocketflow/spark/test_settings_of_stores.py"],
     ),
     Bug(
+        "setting-under-a-key-of-no-broker",
+        "a setting has a key that no broker.conf can give",
+        [
+            Change(
+                '_row("check_crc_on_recover", True, key="checkCRCOnRecover")',
+                '_row("check_crc_on_recover", True, since=None)',
+            )
+        ],
+        ["tests/store/test_broker_conf.py"],
+    ),
+    Bug(
         "deep-json-escapes",
         "JSON from outside that is nested too deeply ends its reader with RecursionError",
         [

@@ -132,3 +132,12 @@ def test_every_field_has_a_row_in_the_table_of_settings_whose_default_has_the_ty
             assert (one.key in keys.BOOLEAN_KEYS, one.key in numbers) == (isinstance(one.default, bool), is_number)
         assert one.since is None or not one.key.startswith(OWN_PREFIX)
         assert one.effect is not Effect.FILES or one.bounds is not None, "sizes of files have bounds"
+
+
+def test_every_setting_can_be_given_in_a_file_but_the_address_that_others_make_up() -> None:
+    from rocketflow_store.settings.broker_conf import OWN_KEYS
+    from rocketflow_store.settings.settings_table import BY_KEY
+
+    assert set(BY_KEY) - KNOWN_KEYS - OWN_KEYS == {"storeHost"}
+    config = StoreConfig.from_mapping(parse_broker_conf("checkCRCOnRecover=false"))
+    assert (config.check_crc_on_recover, config.without_effect) == (False, ())

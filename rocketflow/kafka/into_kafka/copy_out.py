@@ -42,6 +42,7 @@ from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, 
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store.spi.places import store_id
 from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
@@ -186,11 +187,11 @@ class StoreToKafka:
         if self._options.restart or not new:
             return
         pairs = [Pair(topic, target, self._kafka.id_of(target)) for topic, target in new.items()]
-        refuse_claimed(self._options.bridge_id, pairs, claims_of_marks(marks, store_id_of(self._reader)))
+        refuse_claimed(self._options.bridge_id, pairs, claims_of_marks(marks, store_id(self._reader.path)))
 
     def _check_mark(self, mark: Mark) -> None:
         """UsageError where it is another store's, TopicReplacedError where a topic is not the one it was."""
-        ours = store_id_of(self._reader)
+        ours = store_id(self._reader.path)
         if mark.store_id and ours and mark.store_id != ours:
             raise UsageError(
                 f"bridge {self._options.bridge_id} copied another store ({mark.store_id}, this is {ours}); "
@@ -330,7 +331,7 @@ class StoreToKafka:
                 newest = max(newest, sent.newest_ms)
                 progress.setdefault(one.topic, {})[str(one.queue_id)] = sent.following
             targets = self._checked_targets(progress)
-            mark = encode_mark(Mark(store_id_of(self._reader), progress, targets))
+            mark = encode_mark(Mark(store_id(self._reader.path), progress, targets))
             self._producer.send(
                 self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
             )
@@ -457,13 +458,3 @@ def _nothing_to_collect() -> Iterator[None]:
 
 def _has_nulls(headers: list[list[Header]]) -> bool:
     return any(item is None for one in headers for _, item in one)
-
-
-def store_id_of(reader: StoreReader) -> str:
-    """The id that a store was given by its writer, "" where that was Apache's."""
-    from rocketflow_store.spi.json_text import parse_json
-
-    try:
-        return str(parse_json(reader.paths.meta.read_bytes())["storeId"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""

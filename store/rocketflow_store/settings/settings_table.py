@@ -96,7 +96,7 @@ SETTINGS: Final = (
     _row("message_index_enable", True),
     _row("max_message_size", 4 << 20, "bytes", (1, 1 << 29)),
     _row("enabled_append_prop_crc", None, since="5.3.3", key="enabledAppendPropCRC"),
-    _row("check_crc_on_recover", True, since=None),
+    _row("check_crc_on_recover", True, key="checkCRCOnRecover"),
     _row("profile", "", since=None, key=f"{OWN_PREFIX}profile"),
     _row("store_host", "127.0.0.1:10911", since=None),
     _row("broker_name", "broker-a"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketflow_store.files.remote import is_uri
+from rocketflow_store.metadata.layout.store_meta import store_id
 from rocketflow_store.metadata.layout.store_paths import (
     check_directory,
     check_writable_directory,
@@ -18,4 +19,5 @@ __all__ = [
     "is_store",
     "is_uri",
     "store_holder",
+    "store_id",
 ]

@@ -19,6 +19,7 @@ from rocketflow_store.metadata.config_files.json_fields import bool_field, int64
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
 from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.metadata.native.root_paths import RootPaths
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 
 if TYPE_CHECKING:
@@ -161,6 +162,15 @@ def gives_record_crc(paths: StorePaths) -> bool:
 def config_for_encoding(path: str | os.PathLike[str], config: StoreConfig) -> StoreConfig:
     """Return the settings with which records for the store at a path are encoded by others than its writer."""
     return replace(config, enabled_append_prop_crc=gives_record_crc(StorePaths.of(Path(path), config)))
+
+
+def store_id(path: str | os.PathLike[str]) -> str:
+    """Return the id that `store.meta` records of the store at a path; "" if it records none or cannot be read."""
+    try:
+        body = parse_json_object(os_files.read_file(RootPaths(Path(path)).meta).decode("utf-8"))
+        return text_field(body, "storeId", "")
+    except (OSError, ValueError, StoreError):
+        return ""
 
 
 def _has_log(paths: StorePaths) -> bool:
