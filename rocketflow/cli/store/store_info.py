@@ -9,7 +9,7 @@ from rocketflow.process.times import iso_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow_store import StoreReader, StoreSnapshot
+    from rocketflow_store import StoreReader
 
 
 def lost_queues_hint(reader: StoreReader) -> str:
@@ -18,15 +18,6 @@ def lost_queues_hint(reader: StoreReader) -> str:
         "the CommitLog has no ConsumeQueue at all; where they are lost "
         f"`rocketflow store rebuild {reader.path}` makes them again"
     )
-
-
-def _queues_without_files(reader: StoreReader, snapshot: StoreSnapshot) -> int:
-    """Return how many queues are known to have messages, and have no file."""
-    found, batch = 0, set(reader.batch_names())
-    for key, (low, high) in snapshot.queues.items():
-        queue = reader.find_batch(*key) if key in batch else reader.find(*key)
-        found += low < high and queue is not None and queue.file_count == 0
-    return found
 
 
 def topic_columns(sizes: bool) -> tuple[str, ...]:
@@ -66,11 +57,13 @@ def _with_sizes(reader: StoreReader, topic: str, queues: list[dict[str, int]]) -
 
 def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
     """Return state and bounds of a store as one JSON object; with `sizes` bytes and time span of each topic."""
+    from rocketflow_store.spi.reads import index_figures, queues_without_files
+
     snapshot = reader.snapshot()
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, queue_id), (low, high) in sorted(snapshot.queues.items()):
         topics.setdefault(topic, []).append({"queueId": queue_id, "minOffset": low, "maxOffset": high})
-    indexes = reader.index.files
+    index = index_figures(reader)
     checkpoint, stretches = reader.checkpoint, reader.tag_stretches()
     return {
         "path": str(reader.path),
@@ -86,12 +79,12 @@ def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
             {"topic": topic, "queues": queues, **(_with_sizes(reader, topic, queues) if sizes else {})}
             for topic, queues in topics.items()
         ],
-        "queuesWithoutFiles": _queues_without_files(reader, snapshot),
+        "queuesWithoutFiles": queues_without_files(reader, snapshot.queues),
         "index": {
-            "files": len(indexes),
-            "entries": sum(one.entries for one in indexes),
-            "beginTimestamp": indexes[0].header.begin_timestamp if indexes else 0,
-            "endTimestamp": indexes[-1].header.end_timestamp if indexes else 0,
+            "files": index.files,
+            "entries": index.entries,
+            "beginTimestamp": index.begin_timestamp,
+            "endTimestamp": index.end_timestamp,
             "tagStretches": [
                 {
                     "beginOffset": one.begin_phy_offset,

@@ -21,15 +21,13 @@ from rocketflow.spark.shared.shared_paths import shared_paths
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.spi.commits import ProgressMovedError
 from rocketflow_store.spi.delivery import (
-    SINK_ID,
     DelayDelivery,
     DeliveryResult,
     Redelivery,
-    due_by_level,
     preview_due,
     redeliveries,
 )
-from rocketflow_store.spi.staging import StagedPart, StagingArea, load_all, stage_alike
+from rocketflow_store.spi.staging import StagedPart, load_all, stage_alike
 
 if TYPE_CHECKING:
     import os
@@ -100,7 +98,7 @@ def _deliver(
     total = None
     while True:
         result.next_due_ms = None
-        due = due_by_level(store, delivery.positions, result)
+        due = delivery.due(result)
         waiting = sum(end - start for start, end in due.values())
         if not waiting:
             return result
@@ -123,9 +121,7 @@ def _round(
     most_tasks: int,
 ) -> bool:
     """Stage the next ranges and commit them together; False where nothing of them was due after all."""
-    after = delivery.positions.after
-    batch_id = 0 if after is None else after.batch_id + 1
-    staging = StagingArea(store.path, SINK_ID)
+    staging, batch_id = delivery.staging()
     directory = staging.directory(batch_id)
     ranges = [
         (level, at, min(at + UNITS_A_TASK, end))

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.spark.shared.store_when_free import open_when_free, when_free
 from rocketflow_store import StoreReader
 from rocketflow_store.spi.delivery import (
-    TIMER_QUEUE_ID,
     UNREADABLE,
-    DeliveryResult,
+    DueDelays,
     deliver_due,
     deliver_due_timers,
-    due_by_level,
-    positions_seen,
+    look_for_due,
     preview_due,
+    timers_wait,
     waiting_queues_are_lost,
 )
-from rocketflow_store.spi.names import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,14 +94,9 @@ def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
 def look(job: RequeueJob) -> Due:
     """How much is due, by queue units and the log alone: no lock, nothing written."""
     with StoreReader(job.store, job.store_config()) as reader:
-        now_ms = reader.config.clock.now_ms()
-        result = DeliveryResult(min(job.until_ms, now_ms))
-        delayed, lags = 0, False
-        if job.kinds & _LEVEL_KINDS:
-            positions, lags = positions_seen(reader, now_ms)
-            delayed = sum(end - start for start, end in due_by_level(reader, positions, result).values())
-        low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID) if "timer" in job.kinds else (0, 0)
-        return Due(delayed, low < high, result.next_due_ms, lags)
+        found = look_for_due(reader, job.until_ms) if job.kinds & _LEVEL_KINDS else DueDelays()
+        timers = "timer" in job.kinds and timers_wait(reader)
+        return Due(found.messages, timers, found.next_due_ms, found.file_lags)
 
 
 def _previewed(job: RequeueJob) -> Told:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rocketflow_store.reading.store_reader import StoreReader
 
 _UNITS_AT_A_TIME: Final = 1 << 20
@@ -20,6 +22,36 @@ class QueueSize:
     bytes: int | None
     begin_timestamp: int | None
     end_timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFigures:
+    """What the index holds: files, entries, store times of its first and its last message (ms; 0 without files)."""
+
+    files: int
+    entries: int
+    begin_timestamp: int
+    end_timestamp: int
+
+
+def index_figures(reader: StoreReader) -> IndexFigures:
+    """Return what the index files say of themselves."""
+    files = reader.index.files
+    return IndexFigures(
+        len(files),
+        sum(one.entries for one in files),
+        files[0].header.begin_timestamp if files else 0,
+        files[-1].header.end_timestamp if files else 0,
+    )
+
+
+def queues_without_files(reader: StoreReader, queues: Mapping[tuple[str, int], tuple[int, int]]) -> int:
+    """Return how many of `queues`, bounds by (topic, queue id), are known to have messages and have no file."""
+    found, batch = 0, set(reader.batch_names())
+    for key, (low, high) in queues.items():
+        queue = reader.find_batch(*key) if key in batch else reader.find(*key)
+        found += low < high and queue is not None and queue.file_count == 0
+    return found
 
 
 def queue_size(reader: StoreReader, topic: str, queue_id: int, low: int, high: int) -> QueueSize:

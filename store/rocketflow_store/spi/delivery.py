@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from rocketflow_store.delivery.delay.delivery import (
-    SINK_ID,
     DelayDelivery,
     DeliveryResult,
+    DueDelays,
     deliver_due,
-    due_by_level,
-    positions_seen,
+    look_for_due,
     preview_due,
 )
 from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
 from rocketflow_store.delivery.delay.redelivery import UNREADABLE, Redelivery, redeliveries
-from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers
-from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID
+from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers, timers_wait
 
 __all__ = [
-    "SINK_ID",
-    "TIMER_QUEUE_ID",
     "UNREADABLE",
     "DelayDelivery",
     "DeliveryResult",
+    "DueDelays",
     "Redelivery",
     "TimerRun",
     "deliver_due",
     "deliver_due_timers",
-    "due_by_level",
-    "positions_seen",
+    "look_for_due",
     "preview_due",
     "redeliveries",
+    "timers_wait",
     "waiting_queues_are_lost",
 ]

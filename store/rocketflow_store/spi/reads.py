@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from rocketflow_store.reading.export import export_topic
 from rocketflow_store.reading.inner_messages import inner_messages
-from rocketflow_store.reading.queue_figures import queue_size, record_bytes, stored_at
+from rocketflow_store.reading.queue_figures import (
+    index_figures,
+    queue_size,
+    queues_without_files,
+    record_bytes,
+    stored_at,
+)
 from rocketflow_store.reading.skipped import SkippedMessages
 
 __all__ = [
     "SkippedMessages",
     "export_topic",
+    "index_figures",
     "inner_messages",
     "queue_size",
+    "queues_without_files",
     "record_bytes",
     "stored_at",
 ]

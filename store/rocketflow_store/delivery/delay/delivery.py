@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.commits.staging_area import StagingArea
 from rocketflow_store.delivery.delay.positions import Positions, file_lags, find_positions
 from rocketflow_store.delivery.delay.redelivery import HALF, Redelivery, Skipped, due_units, levels_of, redeliveries
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
@@ -108,6 +109,15 @@ class DeliveryResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class DueDelays:
+    """How many delayed messages are due, when the next one is, and whether delayOffset.json lags behind."""
+
+    messages: int = 0
+    next_due_ms: int | None = None
+    file_lags: bool = False
+
+
 class DelayDelivery:
     """Delivers from one open store; keeps in memory where every level is. Not for several threads at once.
 
@@ -152,6 +162,15 @@ class DelayDelivery:
             self._write_file(self._positions)
         return self._positions
 
+    def due(self, result: DeliveryResult) -> dict[int, tuple[int, int]]:
+        """Return [start, end) of what is due of each level at `result.until_ms`; the result learns when the next is."""
+        return due_by_level(self._store, self.positions, result)
+
+    def staging(self) -> tuple[StagingArea, int]:
+        """Return where the next commit's parts are staged, and the number of its batch."""
+        after = self.positions.after
+        return StagingArea(self._store.path, SINK_ID), 0 if after is None else after.batch_id + 1
+
     def commit(self, found: Sequence[Redelivery], chunks: Sequence[EncodedChunk]) -> bool:
         """Commit these messages, the next ones of their levels; `chunks` are their bytes. False where nothing moved.
 
@@ -175,7 +194,7 @@ class DelayDelivery:
 
     def _round(self, result: DeliveryResult, progress: Progress | None) -> None:
         result.next_due_ms = None
-        due = due_by_level(self._store, self.positions, result)
+        due = self.due(result)
         total = result.rows + sum(end - start for start, end in due.values())
         for some in _together(self._due(due, result), self._commit_bytes):
             if not self.commit(some, [one.chunk for one in some if one.chunk is not None]):
@@ -234,6 +253,15 @@ def positions_seen(reader: StoreReader, now_ms: int) -> tuple[Positions, bool]:
 
     after, claimed = last_commit(reader, SINK_ID), DelayOffsetsFile(reader.paths.config).offsets()
     return find_positions(reader, after, claimed, now_ms, coverage), file_lags(after, claimed)
+
+
+def look_for_due(reader: StoreReader, until_ms: int) -> DueDelays:
+    """Return what a delivery at `until_ms`, at the latest now, would find; no lock is taken, nothing is written."""
+    now_ms = reader.config.clock.now_ms()
+    result = DeliveryResult(min(until_ms, now_ms))
+    positions, lags = positions_seen(reader, now_ms)
+    waiting = sum(end - start for start, end in due_by_level(reader, positions, result).values())
+    return DueDelays(waiting, result.next_due_ms, lags)
 
 
 def due_by_level(

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _MOST_STEPS: Final = 1_000
 
 
+def timers_wait(reader: TimerReads) -> bool:
+    """Return whether timer messages are in the store."""
+    low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
+    return low < high
+
+
 @dataclass(frozen=True, slots=True)
 class TimerSample:
     """One message that is due: where it goes, when it was due (ms), and where it waits."""
