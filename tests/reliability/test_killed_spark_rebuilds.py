@@ -38,7 +38,8 @@ DRIVER = f"""
 import sys
 from rocketflow_store.rebuild import log_ranges
 log_ranges._LEAST_RANGE = log_ranges._MOST_RANGE = {_RANGE}
-from rocketflow.spark import rebuild_job, session
+from rocketflow.spark import session
+from rocketflow.spark.rebuild import rebuild_job
 if sys.argv[1]:
     right = session.build_session
     session.build_session = lambda name, _: right(name, sys.argv[1], {{"spark.executor.memory": "512m"}})
