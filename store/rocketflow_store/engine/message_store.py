@@ -25,8 +25,9 @@ from rocketflow_store.engine.opening import open_parts
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.files.read_once import ReadOnce
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
-from rocketflow_store.metadata.layout.store_paths import StorePaths, check_writable_directory
+from rocketflow_store.metadata.layout.store_paths import check_writable_directory
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.errors import (
     MessageRejectedError,
@@ -98,13 +99,11 @@ class MessageStore:
 
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
-        check_writable_directory(path, config)
+        read = ReadOnce()
+        self.path, self.paths = path, check_writable_directory(path, config, read)
         refuse_rocksdb_data(path)
-        if StorePaths(path).abort.is_dir():
-            raise StoreAccessError(
-                StorePaths(path).abort, "is a directory; a writer makes a file of this name: move it away"
-            )
-        self.path, self.paths = path, StorePaths.of(path, config)
+        if self.paths.abort.is_dir():
+            raise StoreAccessError(self.paths.abort, "is a directory; a writer makes a file of this name: move it away")
         try:
             if not path.is_dir():
                 os_files.make_directory(path)
@@ -113,7 +112,9 @@ class MessageStore:
             raise os_files.access_error(path, error) from error
         self._lock = DirectoryLock(self.paths.lock)
         try:
-            self._open(config)
+            with ExitStack() as on_error:
+                self._start(open_parts(self.paths, config, on_error, read), on_error)
+                on_error.pop_all()
         except BaseException:
             self._lock.release()
             raise
@@ -124,13 +125,6 @@ class MessageStore:
         """In a process that was forked from the one that opened the store: it is closed here, and left as it is."""
         self._closed = self._forsaken = True
         self._put.forsake()
-
-    def _open(self, config: StoreConfig) -> None:
-        with ExitStack() as on_error:
-            parts = open_parts(self.paths, config)
-            on_error.callback(parts.close_files)
-            self._start(parts, on_error)
-            on_error.pop_all()
 
     def _start(self, parts: StoreParts, on_error: ExitStack) -> None:
         self._parts = parts

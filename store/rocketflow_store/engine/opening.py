@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.fit_log import refuse_unfit
 from rocketflow_store.recovery.observation import observe
 from rocketflow_store.recovery.odd_files import make_last_files_whole
-from rocketflow_store.recovery.recovery import LogWalk, OpenedLog, Recovery
+from rocketflow_store.recovery.recovery import STEPS, LogWalk, OpenedLog, Recovery
 from rocketflow_store.recovery.topic_deletion import finish_deletions
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.dispatch.side_queues import SideQueues
@@ -38,7 +37,10 @@ from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from rocketflow_store.files.mapped.log_directories import LogDirectories
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.metadata.config_files import ConfigFiles
     from rocketflow_store.metadata.layout.store_paths import StorePaths
@@ -109,22 +111,15 @@ class StoreParts:
         self.files.close()
 
 
-def open_parts(paths: StorePaths, config: StoreConfig) -> StoreParts:
-    """Create or recover the store whose directory the caller has locked; on an error no file stays open."""
-    with ExitStack() as on_error:
-        parts = _open_parts(paths, config, on_error)
-        on_error.pop_all()
-    return parts
-
-
-def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> StoreParts:
-    found = observe(paths, config)
+def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read: ReadFile) -> StoreParts:
+    """Create or recover the store whose directory the caller has locked; `on_error` closes what was opened."""
+    found = observe(paths, config, read)
     steps = decide(found.found)
     while Step.OBSERVE_AGAIN in steps:
         finish_swap(paths)
-        found = observe(paths, config)
+        found = observe(paths, config, read)
         steps = decide(found.found)
-    preparation = _Preparation(found, on_error)
+    preparation = _Preparation(found, on_error, read)
     for step in steps[:-1]:
         preparation.run(step)
     config, files = preparation.config, preparation.files
@@ -147,12 +142,21 @@ def _open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack) -> 
     indexed = index if config.message_index_enable else None
     dispatcher = Dispatcher(queues, indexed, side, tag_entries=config.tag_entries)
     checkpoint = found.checkpoint_fields()
-    opened = OpenedLog(files, log, queues, batch_queues)
-    recovery = _recover(found, config, opened, index, dispatcher, checkpoint, steps)
+    found, opened = replace(found, config=config), OpenedLog(files, log, queues, batch_queues)
+    walk = LogWalk(found, opened)
+    walked = walk.run(steps[-1])
+    steps += decide_log(found.found, walk.found(walked))
+    run = Recovery(found, opened, index, dispatcher, walk, walked, checkpoint)
+    for step in steps:
+        if step in STEPS:
+            STEPS[step](run)
+    recovery = run.result
+    recovery.steps = steps
     buffered = None
     if config.transient_store_pool_used:
         pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
         buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
+        on_error.callback(buffered.close)
     commit_log = CommitLog(files, recovery.truncated_to, buffered)
     fence = Fence(paths.root, commit_log)
     return StoreParts(
@@ -191,8 +195,8 @@ class _Preparation:
     allocator: AllocateMappedFileService
     files: MappedFileQueue
 
-    def __init__(self, found: Observation, on_error: ExitStack) -> None:
-        self._found, self._on_error = found, on_error
+    def __init__(self, found: Observation, on_error: ExitStack, read: ReadFile) -> None:
+        self._found, self._on_error, self._read = found, on_error, read
         self._directories = found.paths.log_directories()
         """The log and its allocator share what is known of full disks."""
         self.config = found.config
@@ -218,10 +222,15 @@ class _Preparation:
 
     def _record_store(self) -> None:
         paths, config = self._found.paths, self.config
-        self.meta = StoreMeta.load_or_create(paths, config, lambda recorded: profile_to_write(paths, config, recorded))
-        self.config = replace(config, profile=self.meta.profile)
-        if config.enabled_append_prop_crc is None:
-            self.config = replace(self.config, enabled_append_prop_crc=self.meta.append_prop_crc)
+        self.meta = StoreMeta.load_or_create(
+            paths, config, lambda recorded: profile_to_write(paths, config, recorded), self._read
+        )
+        crc = config.enabled_append_prop_crc
+        self.config = replace(
+            config,
+            profile=self.meta.profile,
+            enabled_append_prop_crc=self.meta.append_prop_crc if crc is None else crc,
+        )
         for directory in (*self._directories.writable, paths.rocketflow, paths.config):
             os_files.make_directory(directory)
         self.allocator = _make_allocator(self._directories, self.config)
@@ -230,27 +239,6 @@ class _Preparation:
         size = self.config.mapped_file_size_commit_log
         self.files = MappedFileQueue(self._directories, size, write=True, allocator=self.allocator)
         self._on_error.callback(self.files.close)
-
-
-def _recover(
-    found: Observation,
-    config: StoreConfig,
-    opened: OpenedLog,
-    index: IndexService,
-    dispatcher: Dispatcher,
-    checkpoint: CheckpointFields,
-    steps: tuple[Step, ...],
-) -> RecoveryResult:
-    """Walk the log as the last of the `steps` so far says, and run the steps that follow from what the walk found."""
-    found = replace(found, config=config)
-    walk = LogWalk(found, opened)
-    walked = walk.run(steps[-1])
-    recovery = Recovery(found, opened, index, dispatcher, walk, walked, checkpoint)
-    after = decide_log(found.found, walk.found(walked))
-    for step in after:
-        recovery.run(step)
-    recovery.result.steps = steps + after
-    return recovery.result
 
 
 def _tag_entries(config: StoreConfig, known: TagEntries, recovery: RecoveryResult) -> TagEntries:

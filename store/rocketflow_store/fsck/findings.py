@@ -51,6 +51,8 @@ class Damage:
     """Whether the bytes are not there at all."""
     blank: bool = False
     """Whether this can be a file's unused rest, in which no record ever was."""
+    replaced: bool = False
+    """Whether the file is another one than at the last orderly stop."""
 
     @property
     def end(self) -> int:

@@ -239,7 +239,8 @@ class _Verification:
         limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
         head = self._record.heads.get(mapped.file_from_offset) if self._record is not None else None
         if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
-            return LogFileReport(damage=[Damage(mapped.file_from_offset, limit, str(mapped.path), 0, _ANOTHER_FILE)])
+            damage = Damage(mapped.file_from_offset, limit, str(mapped.path), 0, _ANOTHER_FILE, replaced=True)
+            return LogFileReport(damage=[damage])
         return LogFileCheck(context, mapped, limit).run()
 
     def _told(self, count: int) -> None:
@@ -278,7 +279,7 @@ class _Verification:
                 continue
             last = report.damage[-1]
             limit = min(mapped.file_size, self._limit - mapped.file_from_offset)
-            if last.why == _ANOTHER_FILE or last.position + last.length < limit:
+            if last.replaced or last.position + last.length < limit:
                 continue
             if at + 1 < len(files):
                 last.blank = _is_blank(mapped, last.position + 8, last.position + last.length)

@@ -147,8 +147,11 @@ class CommitLogView:
         if mapped is None:
             return False
         view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
+        if position < 0 or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
+            return False
         try:
-            _populate_record(mapped, position)
+            if SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + size), position)[0] != size:
+                return False
             frame = frame_record(view, position, mapped.path)
         except StoreError:
             return False

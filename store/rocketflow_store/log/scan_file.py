@@ -35,7 +35,11 @@ def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = 
 
     UnreadableError where the record that should begin at `position` cannot be read; one further on ends the scan.
     """
-    stop = _readable_end(mapped, position, min(position + min(max_records * _OF_EACH, _WINDOW), limit))
+    stop = min(position + min(max_records * _OF_EACH, _WINDOW), limit)
+    try:
+        mapped.populate(position, stop)
+    except UnreadableError:
+        stop = _readable_end(mapped, position, stop)
     scan = scan_records(mapped.buffer, position, stop, max_records)
     if scan.stop is not ScanStop.END or stop == limit:
         return scan
@@ -50,21 +54,14 @@ def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = 
 
 
 def _readable_end(mapped: MappedFile, start: int, stop: int) -> int:
-    """How far [start, stop) can be read."""
-    try:
-        mapped.populate(start, stop)
-    except UnreadableError:
-        mapped.populate(start, min(start + 1, stop))  # raises where it begins with what cannot be read
-        low, high = (
-            start // PAGE_BYTES + 1,
-            -(-stop // PAGE_BYTES),
-        )  # all pages below `low` can be read, not all below `high`
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                mapped.populate(start, middle * PAGE_BYTES)
-                low = middle
-            except UnreadableError:
-                high = middle
-        return min(low * PAGE_BYTES, stop)
-    return stop
+    """Return how far [start, stop), of which some cannot be read, can be."""
+    mapped.populate(start, min(start + 1, stop))  # raises where it begins with what cannot be read
+    low, high = start // PAGE_BYTES + 1, -(-stop // PAGE_BYTES)
+    while high - low > 1:  # all pages below `low` can be read, not all below `high`
+        middle = (low + high) // 2
+        try:
+            mapped.populate(start, middle * PAGE_BYTES)
+            low = middle
+        except UnreadableError:
+            high = middle
+    return min(low * PAGE_BYTES, stop)

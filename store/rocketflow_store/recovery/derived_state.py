@@ -27,7 +27,7 @@ from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files import ConfigFiles, is_system_topic
-from rocketflow_store.metadata.config_files.listed_topics import batch_topics, listed_topics
+from rocketflow_store.metadata.config_files.listed_topics import batch_topics
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.metadata.native.healing import Unfinished, begin_healing
@@ -155,16 +155,28 @@ class StopMarks:
     """Whether the checkpoint says that there is an index."""
 
 
-def look_at_derived(paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles) -> LostState:
-    """Return what is wrong with the queues and the index of a store that no writer changes. Changes nothing."""
-    return _Look(paths, config, stop, files).lost()
+def look_at_derived(
+    paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles, topics: frozenset[str] | None
+) -> LostState:
+    """Return what is wrong with the queues and the index of a store that no writer changes. Changes nothing.
+
+    `topics` are those that the store lists, None if it does not tell.
+    """
+    return _Look(paths, config, stop, files, topics).lost()
 
 
 class _Look:
-    def __init__(self, paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles) -> None:
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        stop: StopMarks,
+        files: ConfigFiles,
+        topics: frozenset[str] | None,
+    ) -> None:
         self._paths, self._config, self._stop, self._files = paths, config, stop, files
         self._record, self._ends, self._deleted = stop.record, stop.ends, stop.deleted
-        self._topics = listed_topics(paths, files)
+        self._topics = topics
         self._batch_topics = batch_topics(paths, files)
         self._multi_dispatch = config.enable_multi_dispatch
         logs = [one for directory in paths.commit_logs for one in directory_entries(directory)]

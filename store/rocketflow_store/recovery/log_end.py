@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_proven, next_sound, unknown_record_size
-from rocketflow_store.log.written_end import written_end
 from rocketflow_store.recovery.result import LogEnd
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def known_log(
 
 
 class LogEndSearch:
-    """The search for the end of one log; it changes nothing."""
+    """The search for the end of one log; it changes nothing. All bytes of the log after `written` are zero."""
 
     def __init__(
         self,
@@ -76,10 +75,11 @@ class LogEndSearch:
         claimed: ClaimedRecords,
         boundaries: UnitBoundaries,
         damage: DamageTable,
+        written: int,
     ) -> None:
         self._files, self._known, self._walk = files, known, walk
         self._claimed, self._boundaries, self._damage = claimed, boundaries, damage
-        self._written: int | None = None
+        self._written = written
 
     def find_end(self, start: int) -> LogEnd:
         """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
@@ -127,7 +127,7 @@ class LogEndSearch:
 
     def _behind_damage(self, offset: int) -> int | None:
         """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
-        reached = max(self._written_end(), offset)
+        reached = max(self._written, offset)
         if offset < self._known.known_end:
             following = self._next_proven(offset, self._known.known_end)
             return self._known.known_end if following is None else following
@@ -196,13 +196,3 @@ class LogEndSearch:
             return False
         rest = mapped.bytes_of(min(start - mapped.file_from_offset + 8, mapped.file_size), mapped.file_size)
         return not np.frombuffer(rest, np.uint8).any()
-
-    def _written_end(self) -> int:
-        """Behind the last byte of the log that is not zero, as long as nothing is changed."""
-        if self._written is None:
-            self._written = self.written_end(0)
-        return self._written
-
-    def written_end(self, offset: int) -> int:
-        """Physical offset behind the last byte that is not zero at or behind `offset`; `offset` where there is none."""
-        return written_end(self._files.files, offset)

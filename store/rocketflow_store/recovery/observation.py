@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.config_files.listed_topics import listed_topics
 from rocketflow_store.metadata.layout.file_sizes import batch_file_size, fitted_to
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
@@ -21,6 +22,7 @@ from rocketflow_store.recovery.derived_state import LostState, StopMarks, look_a
 from rocketflow_store.recovery.derived_swap import is_unfinished
 
 if TYPE_CHECKING:
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.settings.store_config import StoreConfig
 
@@ -69,7 +71,13 @@ class Observation:
         raise os_files.access_error(self.paths.checkpoint, self.checkpoint) from self.checkpoint
 
 
-def observe(paths: StorePaths, config: StoreConfig, *, during_rebuild: bool = False) -> Observation:
+def observe(
+    paths: StorePaths,
+    config: StoreConfig,
+    read: ReadFile = os_files.read_file,
+    *,
+    during_rebuild: bool = False,
+) -> Observation:
     """Observe a store that no writer changes. If a rebuild was stopped, only that is observed.
 
     With `during_rebuild`, files that a rebuild made beside the store count for nothing.
@@ -78,8 +86,8 @@ def observe(paths: StorePaths, config: StoreConfig, *, during_rebuild: bool = Fa
     if not during_rebuild and is_unfinished(paths):
         stop, checkpoint = StopMarks(paths.abort.exists()), FileNotFoundError()
         return Observation(paths, config, True, stop, LostState(), config_files, checkpoint, False)
-    record = believed_record(paths)
-    config = fitted_config(paths, config, record)
+    record = believed_record(paths, read)
+    config = fitted_config(paths, config, record, read)
     found = _checkpoint(paths)
     crc = zlib.crc32(found) if isinstance(found, bytes) else NO_CRC
     abort_found = paths.abort.exists()
@@ -93,7 +101,8 @@ def observe(paths: StorePaths, config: StoreConfig, *, during_rebuild: bool = Fa
         DeletedTopics.load(paths),
         _has_index(found),
     )
-    lost = look_at_derived(paths, config, stop, config_files)
+    topics = listed_topics(paths, config_files)
+    lost = look_at_derived(paths, config, stop, config_files, topics)
     lost.unfinished = unfinished_healing(paths)
     odd = any(True for _ in misplaced(paths, lost))
     return Observation(paths, config, False, stop, lost, config_files, found, odd)
@@ -113,11 +122,13 @@ def _has_index(checkpoint: bytes | OSError | StoreError) -> bool:
         return False
 
 
-def fitted_config(paths: StorePaths, config: StoreConfig, record: StopRecord | None) -> StoreConfig:
+def fitted_config(
+    paths: StorePaths, config: StoreConfig, record: StopRecord | None, read: ReadFile = os_files.read_file
+) -> StoreConfig:
     """Return `config` with the store's file sizes, also if a batch queue's only file was cut or is missing.
 
     `record` is what the last orderly stop left.
     """
-    config = fitted_to(config, paths)
+    config = fitted_to(config, paths, read)
     size = batch_file_size(paths, record.batch_file_size if record is not None and record.batch_file_size else None)
     return config if size is None else replace(config, mapper_file_size_batch_consume_queue=size)

@@ -48,8 +48,10 @@ def clamp_positions(
 
 def clamp_to(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
     """As `clamp_positions`, with the ends given (None where nothing is known of a queue)."""
-    consumers = sum(_clamp_consumers(paths, file, end_of) for file in files.positions)
-    return consumers + _clamp_delays(paths, files, end_of)
+    count = 0
+    for file in files.positions:
+        count += _clamp_consumers(paths, file, end_of)
+    return count + _clamp_delays(paths, files, end_of)
 
 
 def _clamp_consumers(paths: StorePaths, file: ConsumerOffsetsFile, end_of: Callable[[str, int], int | None]) -> int:

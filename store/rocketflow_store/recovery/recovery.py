@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
+from rocketflow_store.log.written_end import written_end
 from rocketflow_store.metadata.native.healing import end_healing
 from rocketflow_store.recovery.checked_walk import CheckedWalk
 from rocketflow_store.recovery.claimed_records import ClaimedRecords
@@ -90,14 +91,21 @@ class LogWalk:
         )
         claimed = ClaimedRecords(files, log, queues)
         boundaries = UnitBoundaries(queues.all, config.max_message_size)
-        self.search = LogEndSearch(files, self.known, walk, claimed, boundaries, self.damage)
+        self._written = written_end(files.files, 0)
+        self.search = LogEndSearch(files, self.known, walk, claimed, boundaries, self.damage, self._written)
         self.records = ValidRecords(files, self.damage, walk.known_scans)
 
     def run(self, step: Step) -> Walked:
         """Walk the log from where `step` says."""
-        start = self._start(step)
+        opened, confirmed = self._opened, self._found.stop.confirmed
+        start, last = opened.log.min_phy_offset, opened.files.last
+        log_end = last.end_offset if last else 0
+        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:
+            start = max(start, confirmed.durable_offset) if confirmed.durable_offset <= log_end else start
+        elif step is Step.WALK_FROM_LAST_UNIT:
+            start = max(start, opened.queues.max_unit_end(), opened.batch_queues.max_unit_end())
         end = self.search.find_end(start)
-        return Walked(start, end, self.search.written_end(end.offset))
+        return Walked(start, end, max(self._written, end.offset))
 
     def found(self, walked: Walked) -> LogFound:
         """Return the inputs of the tables that the walk found."""
@@ -107,16 +115,6 @@ class LogWalk:
             shortened=stop.record is not None and end < stop.record.end_phy_offset,
             acknowledged_lost=stop.confirmed is not None and end < stop.confirmed.confirm_offset,
         )
-
-    def _start(self, step: Step) -> int:
-        opened, confirmed = self._opened, self._found.stop.confirmed
-        start, last = opened.log.min_phy_offset, opened.files.last
-        end = last.end_offset if last else 0
-        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:
-            return max(start, confirmed.durable_offset) if confirmed.durable_offset <= end else start
-        if step is Step.WALK_FROM_LAST_UNIT:
-            return max(start, opened.queues.max_unit_end(), opened.batch_queues.max_unit_end())
-        return start
 
 
 class Recovery:
@@ -155,10 +153,6 @@ class Recovery:
             told_timestamp=self._told_timestamp(),
         )
         self._shrunk = False
-
-    def run(self, step: Step) -> None:
-        """Run one step after the walk."""
-        _STEPS[step](self)
 
     def cut_log(self) -> None:
         """Cut the log at its end."""
@@ -310,7 +304,7 @@ def last_dispatched(queues: FileQueueTable, batch_queues: BatchQueueTable, log: 
     return newest, newest_offset
 
 
-_STEPS = {
+STEPS: Final = {
     Step.CUT_LOG: Recovery.cut_log,
     Step.CUT_QUEUES: Recovery.cut_queues,
     Step.CUT_INDEX_AT_START: Recovery.cut_index_at_start,
@@ -329,3 +323,4 @@ _STEPS = {
     Step.CLAMP_POSITIONS: Recovery.clamp_positions,
     Step.FIT_CHECKPOINT: Recovery.fit_checkpoint,
 }
+"""The function that runs each step after the walk."""

@@ -165,9 +165,16 @@ SETTINGS: Final = (
     _row("clean_file_forcibly_enable", True),
 )
 BY_FIELD: Final = {one.field: one for one in SETTINGS}
+_BOUNDED: Final = tuple(one for one in SETTINGS if one.bounds is not None)
 BY_KEY: Final = {one.key: one for one in SETTINGS}
 LIMITS: Final = {one.field: one.bounds for one in SETTINGS if one.bounds is not None}
 """Lowest and highest value of each setting that is a number, by field."""
+
+
+def check_bounds(config: object) -> None:
+    """Raise StoreConfigError for the first field of `config` whose number is outside its bounds."""
+    for one in _BOUNDED:
+        one.check(getattr(config, one.field))
 
 
 def default_of(field: str) -> Any:

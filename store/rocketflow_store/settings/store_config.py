@@ -17,7 +17,7 @@ from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.settings.loader import fields_of, load_settings, without_effect
-from rocketflow_store.settings.settings_table import BY_FIELD, SETTINGS, default_of
+from rocketflow_store.settings.settings_table import BY_FIELD, check_bounds, default_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,8 +131,7 @@ class StoreConfig:
     """RocketMQ's keys that were given and change nothing here; the open warns of them once."""
 
     def __post_init__(self) -> None:
-        for one in SETTINGS:
-            one.check(getattr(self, one.field))
+        check_bounds(self)
         try:
             object.__setattr__(self, "flush_disk_type", FlushDiskType(self.flush_disk_type))
         except ValueError as error:

@@ -45,7 +45,7 @@ class FileMap:
         if start >= stop:
             return
         if os_files.file_size(self.descriptor.fd) < size:  # it was cut
-            self._ask(start, stop)
+            os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
         first, last = start >> _BLOCK_BITS, ((stop - 1) >> _BLOCK_BITS) + 1
         now = time.monotonic()
@@ -59,14 +59,12 @@ class FileMap:
                 return
             first, last = first + int(due[0]), first + int(due[-1]) + 1
         try:
-            self._ask(first << _BLOCK_BITS, min(last << _BLOCK_BITS, size))
+            stretch = first << _BLOCK_BITS, min(last << _BLOCK_BITS, size)
+            os_files.populate(self._memory, self.descriptor.fd, self._path, *stretch)
         except UnreadableError:  # it may be beside what is wanted
-            self._ask(start, stop)
+            os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
         self._populated[first:last] = now
-
-    def _ask(self, start: int, stop: int) -> None:
-        os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
 
 
 class Descriptor:

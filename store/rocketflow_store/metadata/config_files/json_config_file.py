@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rocketflow_store.files.os_files import (
     access_error,
@@ -56,6 +56,13 @@ class DataVersion:
         return DataVersion(self.counter + 1, now_ms, self.state_version)
 
 
+class _Fault(NamedTuple):
+    """Why a file cannot be used."""
+
+    why: str
+    missing: bool = False
+
+
 class JsonConfigFile(ABC):
     """Base of the typed files. Reads see the file as it is now; changes need the store's write lock.
 
@@ -92,42 +99,35 @@ class JsonConfigFile(ABC):
         signature = (_signature(self.path), _signature(_backup(self.path)))
         if signature == self._seen:
             return
-        self._load()
+        fault = self._try_load(self.path)
+        self._name_is_good = fault is None
+        if fault is not None:
+            backup_fault = self._try_load(_backup(self.path))
+            if backup_fault is not None and not (fault.missing and backup_fault.missing):
+                raise ConfigFileError(self.path, fault.why, backup_fault.why)
+            if backup_fault is not None:
+                self._adopt({})
+                self._document, self._version = {}, DataVersion()
         self._seen = signature
 
-    def _load(self) -> None:
-        why = self._try_load(self.path)
-        self._name_is_good = why is None
-        if why is None:
-            return
-        backup_why = self._try_load(_backup(self.path))
-        if backup_why is None:
-            return
-        if why == backup_why == _MISSING:
-            self._accept({})
-            return
-        raise ConfigFileError(self.path, why, backup_why)
-
-    def _try_load(self, path: Path) -> str | None:
-        """Why `path` cannot be used; None when it was taken over."""
+    def _try_load(self, path: Path) -> _Fault | None:
+        """Return why `path` cannot be used; None when it was taken over."""
         try:
             raw = read_file(path)
         except FileNotFoundError:
-            return _MISSING
+            return _Fault("is missing", missing=True)
         except OSError as error:
             raise access_error(path, error) from error
         if not raw.strip():
-            return "is empty"
+            return _Fault("is empty")
         try:
-            self._accept(parse_json_object(raw.decode("utf-8")))
+            document = parse_json_object(raw.decode("utf-8"))
+            version = DataVersion.from_json(object_field(document, "dataVersion"))
+            self._adopt(document)
         except ValueError as error:
-            return f"cannot be understood ({error})"
-        return None
-
-    def _accept(self, document: dict[str, Any]) -> None:
-        version = DataVersion.from_json(object_field(document, "dataVersion"))
-        self._adopt(document)
+            return _Fault(f"cannot be understood ({error})")
         self._document, self._version = document, version
+        return None
 
     def _persist(self) -> None:
         """Write the current members under the next data version. Previous content stays as `.bak` if it was good."""
@@ -147,9 +147,6 @@ class JsonConfigFile(ABC):
             raise
         self._document, self._version, self._name_is_good = document, version, True
         self._seen = (_signature(self.path), _signature(_backup(self.path)))
-
-
-_MISSING = "is missing"
 
 
 def _backup(path: Path) -> Path:

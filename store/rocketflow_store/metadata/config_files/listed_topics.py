@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.root_paths import RootPaths
 
 
-def listed_queues(paths: RootPaths, files: ConfigFiles | None = None) -> dict[str, int] | None:
+def listed_queues(paths: RootPaths) -> dict[str, int] | None:
     """How many queues each topic of `config/topics.json` has; None where it does not tell, or is not there."""
     try:
-        topics = (files or ConfigFiles(paths.config)).topics
+        topics = ConfigFiles(paths.config).topics
         found = topics.topics()
     except StoreError:
         return None
@@ -25,8 +25,12 @@ def listed_queues(paths: RootPaths, files: ConfigFiles | None = None) -> dict[st
 
 def listed_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str] | None:
     """Topics of `config/topics.json`; None where it does not tell, or is not there."""
-    found = listed_queues(paths, files)
-    return None if found is None else frozenset(found)
+    topics = (files or ConfigFiles(paths.config)).topics
+    try:
+        found = topics.topics()
+    except StoreError:
+        return None
+    return frozenset(found) if found or topics.path.exists() else None
 
 
 def batch_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str]:

@@ -160,7 +160,10 @@ class TopicsFile(JsonConfigFile):
 
     def _adopt(self, document: dict[str, Any]) -> None:
         table = object_field(document, "topicConfigTable")
-        self._topics = {name: TopicConfig.from_json(name, object_field(table, name)) for name in table}
+        topics = {}
+        for name in table:
+            topics[name] = TopicConfig.from_json(name, object_field(table, name))
+        self._topics = topics
 
     def _members(self) -> dict[str, Any]:
         return {"topicConfigTable": {name: config.to_json() for name, config in self._topics.items()}}

@@ -27,6 +27,8 @@ from rocketflow_store.settings.store_config import StoreConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rocketflow_store.files.read_once import ReadFile
+
 SIZE_KEYS: Final = {
     "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
     "mapped_file_size_consume_queue": "mappedFileSizeConsumeQueue",
@@ -45,9 +47,9 @@ class _File(NamedTuple):
     size: int
 
 
-def fitted_to(config: StoreConfig, paths: StorePaths) -> StoreConfig:
+def fitted_to(config: StoreConfig, paths: StorePaths, read: ReadFile = read_file) -> StoreConfig:
     """Return `config` with the file sizes that the store already has."""
-    sizes = detect_sizes(paths)
+    sizes = detect_sizes(paths, read)
     try:
         return replace(config, **sizes)  # type: ignore[arg-type]
     except StoreConfigError:  # no file can have been made with such a size; whoever opens it says which has it
@@ -60,12 +62,12 @@ def config_for_store(path: str | os.PathLike[str], **overrides: Any) -> StoreCon
     return replace(fitted_to(chosen, StorePaths.of(Path(path), chosen)), **overrides)
 
 
-def detect_sizes(paths: StorePaths) -> dict[str, int]:
+def detect_sizes(paths: StorePaths, read: ReadFile = read_file) -> dict[str, int]:
     """Sizes by the names of StoreConfig's fields; only those that the store tells.
 
     StoreVersionError where files of ConsumeQueues were made with different sizes.
     """
-    told = _sizes_in_meta(paths)
+    told = _sizes_in_meta(paths, read)
     found = dict(told)
     logs = [one for directory in paths.commit_logs for one in _files(directory)]
     units = _queue_sizes(paths.consume_queue)
@@ -154,14 +156,14 @@ def _index_layout(directory: Path, told: dict[str, int]) -> tuple[int, int] | No
     return layout_of_size(size) if size else None
 
 
-def _sizes_in_meta(paths: StorePaths) -> dict[str, int]:
+def _sizes_in_meta(paths: StorePaths, read: ReadFile) -> dict[str, int]:
     """Return the sizes in `store.meta`, or in its copy: files that do not exist yet will be made with them.
 
     A value that no store can have is damage: the files are asked instead.
     """
     for path in (paths.meta, paths.meta_copy):
         try:
-            body = parse_json_object(read_file(path).decode("utf-8"))
+            body = parse_json_object(read(path).decode("utf-8"))
             told = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
             return {name: size for name, size in told.items() if LIMITS[name][0] <= size <= LIMITS[name][1]}
         except (OSError, ValueError):

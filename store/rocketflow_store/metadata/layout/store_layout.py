@@ -27,6 +27,7 @@ from rocketflow_store.model.errors import MissingStorePathError, StoreAccessErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.settings.store_config import StoreConfig
 
 COMMIT_LOG: Final = "commitlog"
@@ -85,24 +86,24 @@ class RecordedLayout(NamedTuple):
     store_id: str
 
 
-def recorded_layout(root: Path) -> RecordedLayout | None:
+def recorded_layout(root: Path, read: ReadFile = os_files.read_file) -> RecordedLayout | None:
     """The layout that the last writer used, from `store.meta` or its copy; None where neither tells."""
     for name in _META:
         try:
-            body = parse_json(os_files.read_file(root / name))
+            body = parse_json(read(root / name))
             return RecordedLayout(StoreLayout.from_dict(body), str(body["storeId"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
 
 
-def find_layout(root: Path, asked: StoreLayout | None) -> StoreLayout:
+def find_layout(root: Path, asked: StoreLayout | None, read: ReadFile = os_files.read_file) -> StoreLayout:
     """The layout of the store at `root`: the one `asked` for, else the recorded one, else the default.
 
     Raises MissingStorePathError where a directory is missing, or is not the one that was written to, and
     StoreConfigError where what was asked for leaves out a directory that holds files of this store.
     """
-    recorded = recorded_layout(root)
+    recorded = recorded_layout(root, read)
     known = recorded.layout if recorded is not None else StoreLayout()
     layout = known if asked is None else asked
     refuse_other_engines(root, layout.consume_queue)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.settings.store_config import StoreConfig
 
 FORMAT_VERSION: Final = 1
@@ -46,15 +47,21 @@ class StoreMeta:
     """The RocketMQ version whose derived files the store has; empty if it was not recorded."""
 
     @classmethod
-    def load_or_create(cls, paths: StorePaths, config: StoreConfig, choose_profile: Callable[[str], str]) -> Self:
+    def load_or_create(
+        cls,
+        paths: StorePaths,
+        config: StoreConfig,
+        choose_profile: Callable[[str], str],
+        read: ReadFile = os_files.read_file,
+    ) -> Self:
         """Return the store's meta data; written on the first open for writing.
 
         `choose_profile` returns the profile to write to a store with this recorded one ("": none was recorded).
         """
-        recorded = recorded_layout(paths.root)
+        recorded = recorded_layout(paths.root, read)
         before: Self | None = None
         if paths.meta.exists():
-            before = meta = cls._load(paths)
+            before = meta = cls._load(paths, read)
             meta._check(paths, config)
         else:
             store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
@@ -92,9 +99,9 @@ class StoreMeta:
         return json.dumps(body, indent=1).encode()
 
     @classmethod
-    def _load(cls, paths: StorePaths) -> Self:
+    def _load(cls, paths: StorePaths, read: ReadFile = os_files.read_file) -> Self:
         try:
-            body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
+            body = parse_json_object(read(paths.meta).decode("utf-8"))
             sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
             property_crc, profile = bool_field(body, _PROPERTY_CRC_KEY, False), text_field(body, _PROFILE_KEY, "")
             if profile not in ("", *PROFILES):

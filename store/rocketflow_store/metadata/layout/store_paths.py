@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.log_directories import LogDirectories
-from rocketflow_store.files.os_files import access_error
+from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.metadata.config_files.topics import TopicsFile
 from rocketflow_store.metadata.layout.store_layout import (
     StoreLayout,
@@ -23,6 +23,7 @@ from rocketflow_store.model.errors import NotAStoreError
 from rocketflow_store.settings.loader import warn_once
 
 if TYPE_CHECKING:
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.settings.store_config import StoreConfig
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
@@ -36,11 +37,11 @@ class StorePaths(RootPaths):
     layout: StoreLayout = field(default_factory=StoreLayout)
 
     @classmethod
-    def of(cls, root: Path, config: StoreConfig | None = None) -> StorePaths:
+    def of(cls, root: Path, config: StoreConfig | None = None, read: ReadFile = read_file) -> StorePaths:
         """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
         if config is not None:
             warn_once(config.without_effect, root)
-        return cls(root, find_layout(root, None if config is None else asked_layout(root, config)))
+        return cls(root, find_layout(root, None if config is None else asked_layout(root, config), read))
 
     @property
     def commit_logs(self) -> tuple[Path, ...]:
@@ -154,10 +155,15 @@ def check_directory(path: Path, *, must_exist: bool) -> None:
         raise access_error(path, error) from error
 
 
-def check_writable_directory(path: Path, config: StoreConfig | None = None) -> None:
-    """Refuse a path that may not become, or is not, a store to write to: also a directory of other things."""
+def check_writable_directory(path: Path, config: StoreConfig | None = None, read: ReadFile = read_file) -> StorePaths:
+    """Return the paths of a store to write to.
+
+    Refuse a path that is no store and may not become one: also a directory of other things.
+    """
     check_directory(path, must_exist=False)
-    if path.is_dir() and not StorePaths.of(path, config).looks_like_store():
+    paths = StorePaths.of(path, config, read)
+    if path.is_dir() and not paths.looks_like_store():
         others = [entry.name for entry in path.iterdir() if entry.name not in _LEFT_OF_A_STORE]
         if others:
             raise NotAStoreError(path, "is not empty and holds no commitlog/; give a store or an empty directory")
+    return paths

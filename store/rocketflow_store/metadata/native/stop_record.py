@@ -23,6 +23,7 @@ from rocketflow_store.model.errors import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.metadata.native.root_paths import RootPaths
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
@@ -190,10 +191,10 @@ def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:
     ]
 
 
-def store_id(paths: RootPaths) -> str:
+def store_id(paths: RootPaths, read: ReadFile = os_files.read_file) -> str:
     """Who the store says it is in `store.meta`; empty where that does not tell."""
     try:
-        return str(parse_json(os_files.read_file(paths.meta))["storeId"])
+        return str(parse_json(read(paths.meta))["storeId"])
     except (OSError, StoreError, ValueError, KeyError, TypeError):
         return ""
 
@@ -219,10 +220,10 @@ def _numbers(one: QueueFile | IndexState | LogHead) -> list[int]:
     return [getattr(one, name) for name in one.__slots__]
 
 
-def believed_record(paths: RootPaths) -> StopRecord | None:
+def believed_record(paths: RootPaths, read: ReadFile = os_files.read_file) -> StopRecord | None:
     """The record of the last orderly stop, None where there is none, or where it is another store's."""
     record = StopRecord.load(paths)
     if record is None:
         return None
-    told = store_id(paths)
+    told = store_id(paths, read)
     return None if told and record.store_id and told != record.store_id else record
