@@ -30,7 +30,7 @@ def filled(path: Path, count: int) -> IndexService:
     """`count` entries of records 100 bytes and 777 ms apart."""
     made = service(path)
     for number in range(count):
-        made.put_record([HASHES[number]], 100 * number, START + 777 * number)
+        made.put_run([HASHES[number]], [100 * number], START + 777 * number)
     return made
 
 
@@ -61,7 +61,7 @@ def test_a_file_of_which_nothing_stays_goes_and_the_next_begins_where_the_one_be
     first = index.files[0].header
     index.recover(4900, time_of)
     assert [one.header.index_count for one in index.files] == [50]
-    index.put_record([HASHES[49]], 4900, START + 777 * 49)
+    index.put_run([HASHES[49]], [4900], START + 777 * 49)
     entry = index.files[1].entry_table()[1]
     assert (int(entry["phy_offset"]), int(entry["time_diff"])) == (
         4900,
@@ -85,7 +85,7 @@ def test_entries_that_the_header_counts_but_the_disk_does_not_have(tmp_path: Pat
     index.recover(3000, time_of)
     assert [one.header.index_count for one in index.files] == ([lost_from] if lost_from > 1 else [])
     for number in range(lost_from - 1, 30):
-        index.put_record([HASHES[number]], 100 * number, START + 777 * number)
+        index.put_run([HASHES[number]], [100 * number], START + 777 * number)
     assert all(index.offsets("t", f"k{number}", 9, 0, 1 << 60) == [100 * number] for number in range(30))
     assert index.files[0].header.end_timestamp == START + 777 * 29
 

@@ -191,7 +191,7 @@ def test_who_waits_while_the_store_is_closed_is_told_so(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "s", SMALL)
     with store._put.lock:
         threads, came = put_behind_the_lock(store, 5)
-        store._put._closed = True
+        store._put._gate.close()
     joined(threads)
     assert all(isinstance(one, StoreClosedError) for one in came.values())
     store.close()

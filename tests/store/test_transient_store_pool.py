@@ -66,7 +66,7 @@ def opened(path: Path, **changes: object) -> MessageStore:
 
 def quiet(store: MessageStore) -> MessageStore:
     """`store`, whose puts wake nobody."""
-    store._put.appended = None
+    store._put._acknowledgement.appended = None
     return store
 
 

@@ -54,7 +54,7 @@ class AssignedProperties:
         self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
 
     def assign(
-        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], queue_offset: int, *, given: bool
+        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], *, queued: bool, given: bool
     ) -> Assigned:
         """Add to `fields` and `properties` what the record gets here; a `given` record keeps what it has.
 
@@ -65,6 +65,7 @@ class AssignedProperties:
             return NOTHING_ASSIGNED
         if given:
             return Assigned(_batch_num(properties) if inner else 1, lmq_units(properties))
+        queue_offset = run.next_offset(fields.topic.decode(), fields.queue_id) if queued else 0
         batch_num = self._inner_batch(fields, properties, queue_offset)
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""
         if names and gets_light_queues(fields.topic.decode()):

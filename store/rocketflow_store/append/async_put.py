@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.append.put_path import LATE, body_size, unseen_because
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
+from rocketflow_store.append.requests import LATE, body_size, unseen_because
 from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
@@ -23,9 +23,15 @@ from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from rocketflow_store.append.put_path import PutPath, PutRequest
-    from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.append.acknowledgement import Acknowledgement
+    from rocketflow_store.append.log_append import LogAppend
+    from rocketflow_store.append.put_path import PutPath
+    from rocketflow_store.append.requests import PutRequest
+    from rocketflow_store.log.fence import Fence
+    from rocketflow_store.log.group_flush import GroupFlush
+    from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
@@ -48,13 +54,21 @@ class AsyncPut:
     """Starts its threads with the first put; `close` completes every future."""
 
     def __init__(
-        self, parts: StoreParts, put: PutPath, dispatch: ConfirmedDispatch, statistics: StoreStatistics
+        self,
+        path: Path,
+        config: StoreConfig,
+        put: PutPath,
+        acknowledgement: Acknowledgement,
+        log_append: LogAppend,
+        flush: GroupFlush,
+        fence: Fence,
+        dispatch: ConfirmedDispatch,
+        statistics: StoreStatistics,
     ) -> None:
-        self._put, self._dispatch, self._statistics = put, dispatch, statistics
-        self._path, self._commit_log, self._flush = parts.paths.root, parts.commit_log, parts.flush
-        self._fence, self._sync_flush = parts.fence, parts.sync_flush
-        self._timeout_s = parts.config.sync_flush_timeout / 1000
-        self._most = parts.config.max_async_put_message_requests
+        self._path, self._put, self._acknowledgement = path, put, acknowledgement
+        self._commit_log, self._flush, self._fence = log_append.commit_log, flush, fence
+        self._dispatch, self._statistics = dispatch, statistics
+        self._timeout_s, self._most = acknowledgement.timeout_s, config.max_async_put_message_requests
         lock = threading.Lock()
         self._work, self._room = threading.Condition(lock), threading.Condition(lock)
         self._written = threading.Condition()
@@ -109,7 +123,7 @@ class AsyncPut:
 
     def _start(self) -> None:
         self._threads.append(threading.Thread(target=self._encode_all, name="async-put-encoder", daemon=True))
-        if self._sync_flush:
+        if self._acknowledgement.sync_flush:
             self._threads.append(threading.Thread(target=self._sync_all, name="async-put-commit", daemon=True))
         for thread in self._threads:
             thread.start()
@@ -169,13 +183,13 @@ class AsyncPut:
                 at += len(one.requests)
             if self._fence.error is not None:
                 live = self._without_refused(live, self._fence.error)
-            if self._sync_flush:
+            if self._acknowledgement.sync_flush:
                 with self._written:
                     self._to_sync.append((end, live))
                     self._written.notify()
                 return
-            if self._put.appended is not None:
-                self._put.appended()
+            if self._acknowledgement.appended is not None:
+                self._acknowledgement.appended()
         except Exception as error:  # whatever it is, nobody may wait forever
             self._fail(live, error)
             return
@@ -222,13 +236,7 @@ class AsyncPut:
 
     def _late(self, live: list[_Pending], why: str) -> None:
         for one in live:
-            one.outcomes = [
-                outcome._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
-                if isinstance(outcome, PutMessageResult) and outcome.stored
-                else outcome
-                for outcome in one.outcomes
-            ]
-            self._statistics.late([outcome for outcome in one.outcomes if isinstance(outcome, PutMessageResult)])
+            one.outcomes = self._acknowledgement.late(one.outcomes, why)
         self._finish(live)
 
     # -- the end of a put

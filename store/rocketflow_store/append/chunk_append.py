@@ -75,7 +75,7 @@ class ChunkPlacer:
 
     def reserve(self, size: int) -> int:
         """Physical offset of a single record of `size` bytes, to be written later."""
-        phy_offset = self._commit_log.place_one(size)
+        phy_offset, _ = self._commit_log.place_one(size)
         self.end = phy_offset + size
         self.count += 1
         return phy_offset

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from rocketflow_store.append.put_path import PutRequest
+    from rocketflow_store.append.requests import PutRequest
     from rocketflow_store.model.results import PutMessageResult
 
 _MOST: Final = 1024

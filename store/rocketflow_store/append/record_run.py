@@ -1,7 +1,6 @@
-"""Records that come together into the log with one write: places and queue offsets in turn, then bytes, then units.
+"""Single records that go into the log with one write: each gets its place in turn, then all are written.
 
-Nothing of a run counts before it is written as a whole: offsets of queues are advanced and the log's end is published
-only then, and what a failed write left is taken back.
+Nothing of a run counts before it is written as a whole and published: offsets of queues advance only then.
 """
 
 from __future__ import annotations
@@ -11,14 +10,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.format.record import place_record
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow, pack_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rocketflow_store.log.commit_log import CommitLog
-    from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 MAX_RUN_MESSAGES: Final = 1024
@@ -28,98 +30,162 @@ MAX_RUN_BYTES: Final = 4 << 20
 class RecordRun:
     """One run, begun at the log's end; under the put lock.
 
-    `rows` takes what dispatch needs of single records; a run that holds none of it (`by_columns`) tells it from the
-    records' bytes, all at once.
+    With `by_columns` what dispatch needs is read from the records' bytes, all at once, instead of from each record.
     """
 
     __slots__ = (
-        "_bytes",
         "_commit_log",
+        "_is_plain",
         "_next",
         "_offsets",
         "_parts",
         "_phy_offsets",
+        "_property_crc",
+        "_room_to",
+        "_rows",
         "_sizes",
         "_stretches",
+        "_written",
         "by_columns",
         "count",
         "end",
-        "rows",
+        "store_timestamp",
     )
 
-    def __init__(self, commit_log: CommitLog, offsets: QueueOffsets, *, by_columns: bool) -> None:
-        self._commit_log, self._offsets = commit_log, offsets
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        offsets: QueueOffsets,
+        is_plain: Callable[[str], bool],
+        store_timestamp: int,
+        *,
+        by_columns: bool = False,
+        property_crc: bool = False,
+    ) -> None:
+        """`is_plain` says of a topic whether its queues have a unit for each message."""
+        self._commit_log, self._offsets, self._is_plain = commit_log, offsets, is_plain
+        self._property_crc = property_crc
         self.by_columns = by_columns
+        self.store_timestamp = store_timestamp
         self.end = commit_log.wrote_offset
-        self.rows: list[DispatchRow] = []
         self.count = 0
+        self._room_to = -1
+        """Up to here records follow each other in one file; -1 before the first."""
+        self._rows = RunRows(store_timestamp)
         self._parts: list[bytes | memoryview] = []
-        self._bytes = 0
+        self._written = 0
         self._stretches: list[tuple[int, int]] = []
         self._phy_offsets: list[int] = []
         self._sizes: list[int] = []
         self._next: dict[tuple[str, int], int] = {}
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """The offset that the queue's next message of this run gets."""
+        """Return the offset that the queue's next message of this run gets."""
         following = self._next.get((topic, queue_id))
         if following is None:
             following = self._next[topic, queue_id] = self._offsets.next(topic, queue_id)
         return following
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
-        """The queue's next `count` offsets are given away."""
+        """Give the queue's next `count` offsets away."""
         self._next[topic, queue_id] = self.next_offset(topic, queue_id) + count
 
-    def where(self, size: int) -> int:
-        """Physical offset of the next record, if it has `size` bytes."""
-        return self._commit_log.place_one(size, self.end)
-
     def place(self, size: int) -> int:
-        """Physical offset of the next `size` bytes, which lie in one file and are given away."""
-        phy_offset = self.where(size)
-        self._occupy(phy_offset, size)
+        """Return the physical offset of the next `size` bytes, which lie in one file and are given away."""
+        phy_offset = self.end
+        if phy_offset + size > self._room_to:
+            phy_offset, self._room_to = self._commit_log.place_one(size, phy_offset)
+            if phy_offset != self.end or not self._stretches:
+                self._stretches.append((phy_offset, self._written))
+        self.end = phy_offset + size
+        self._written += size
         return phy_offset
 
-    def _occupy(self, phy_offset: int, size: int) -> None:
-        if phy_offset != self.end or not self._stretches:
-            self._stretches.append((phy_offset, self._bytes))
-        self.end = phy_offset + size
-        self._bytes += size
+    def add(
+        self, one: UnplacedRecord, lmq: tuple[tuple[str, int], ...] = (), phy_offset: int | None = None
+    ) -> tuple[int, int]:
+        """Place a record, at `phy_offset` if `place` gave it that; return its queue offset and physical offset.
 
-    def add(self, record: bytes, phy_offset: int) -> None:
-        """The next record, at the place that `where` told."""
-        self._occupy(phy_offset, len(record))
-        self._parts.append(record)
-        self.count += 1
+        `lmq` holds (name, queue offset) of the light queues that get a unit too.
+        """
+        before, rest, size, topic, queue_id, tags_code, keys, batch_num = one
+        queue_offset, queue = 0, (topic, queue_id)
+        if queue_id >= 0:
+            known = self._next.get(queue)
+            queue_offset = self._offsets.next(topic, queue_id) if known is None else known
+        if phy_offset is None:
+            phy_offset = self.place(size)
+        self._parts.append(place_record(before, rest, queue_offset, phy_offset, self._property_crc))
         if self.by_columns:
             self._phy_offsets.append(phy_offset)
-            self._sizes.append(len(record))
+            self._sizes.append(size)
+        else:
+            rows = self._rows
+            if not self.count:
+                rows.first_phy_offset = phy_offset
+            if queue_id >= 0 and self._is_plain(topic):
+                rows.add_unit(queue, queue_offset, phy_offset, size, tags_code)
+                queue_id = -1
+            if queue_id >= 0 or lmq:
+                place = queue_offset, phy_offset, size
+                rows.add_side(SideRow(topic, queue_id, *place, tags_code, self.store_timestamp, batch_num, lmq))
+            if keys:
+                rows.add_keys(keys, phy_offset)
+        if one.queue_id >= 0:
+            self._next[queue] = queue_offset + batch_num
+        self.count += 1
+        return queue_offset, phy_offset
+
+    def add_batch(self, records: Sequence[UnplacedRecord], queue: tuple[str, int]) -> tuple[int, list[int]]:
+        """Place records of one plain queue together in one file; return the first queue offset and the places."""
+        first = queue_offset = self.next_offset(*queue)
+        phy_offset = self.place(sum([one.size for one in records]))
+        rows, parts, property_crc = self._rows, self._parts, self._property_crc
+        if not self.count:
+            rows.first_phy_offset = phy_offset
+        key_offsets, keys, places = rows.key_offsets, rows.keys, []
+        units = rows.units_of(queue, queue_offset)
+        for before, rest, size, _, _, tags_code, own_keys, _ in records:
+            parts.append(place_record(before, rest, queue_offset, phy_offset, property_crc))
+            units.append(pack_unit(phy_offset, size, tags_code))
+            for key in own_keys:
+                keys.append(key)
+                key_offsets.append(phy_offset)
+            places.append(phy_offset)
+            queue_offset += 1
+            phy_offset += size
+        rows.last_with_unit = places[-1]
+        self._next[queue] = queue_offset
+        self.count += len(records)
+        return first, places
 
     def add_many(self, records: memoryview, phy_offsets: Sequence[int], sizes: Sequence[int]) -> None:
-        """Records one behind another, at the places that `place` gave."""
+        """Add records one behind another, at the places that `place` gave."""
         self._parts.append(records)
         self.count += len(sizes)
         self._phy_offsets += phy_offsets
         self._sizes += sizes
 
-    def dispatched(self, delay_levels_ms: Sequence[int]) -> list[DispatchRow] | DispatchRows:
-        """What is to be dispatched."""
+    def dispatched(self, delay_levels_ms: Sequence[int]) -> RunRows | DispatchRows:
+        """Return what is to be dispatched."""
         if not self.by_columns:
-            return self.rows
+            return self._rows
         sizes = np.array(self._sizes, np.int64)
         records = RecordColumns(pa.py_buffer(self._data()), np.cumsum(sizes) - sizes, sizes)
         rows = rows_of_records(records, 0, delay_levels_ms)
         rows.phy_offsets = np.array(self._phy_offsets, np.int64)
         return rows
 
+    def check_room(self) -> None:
+        """Raise StorePoolDeficientError if a file is needed and no buffer is left for it."""
+        self._commit_log.check_room(self._stretches)
+
     def write(self) -> None:
-        """Write the records; what a failed write left is taken back."""
+        """Write the records; nothing is published."""
         self._commit_log.append(self._data(), self._stretches)
 
-    def publish(self) -> None:
-        """The log ends behind the run, and the queues advance: no offset is known of what is not in the log."""
-        self._commit_log.publish(self.end)
+    def move_offsets(self) -> None:
+        """Let the queues advance."""
         self._offsets.move_to(self._next)
 
     def _data(self) -> bytes | memoryview:

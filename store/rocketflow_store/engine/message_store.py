@@ -15,9 +15,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow_store.append.acknowledgement import Acknowledgement
+from rocketflow_store.append.assigned_properties import AssignedProperties
 from rocketflow_store.append.async_put import AsyncPut
 from rocketflow_store.append.bulk_append import BulkAppend
+from rocketflow_store.append.log_append import LogAppend
 from rocketflow_store.append.put_path import PutPath
+from rocketflow_store.append.queue_choice import QueueChoice
+from rocketflow_store.append.write_gate import WriteGate
 from rocketflow_store.commits.remembered_commits import remember_commits
 from rocketflow_store.engine.clean_service import CleanResult, CleanService
 from rocketflow_store.engine.flush_services import FlushServices
@@ -79,7 +84,7 @@ _OPEN: Final = weakref.WeakSet["MessageStore"]()
 def _leave_to_parent() -> None:
     """In a forked process: it has neither the lock nor the threads of the stores that are open."""
     for store in _OPEN:
-        store.forsake()
+        store.abandon_after_fork()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
@@ -121,10 +126,10 @@ class MessageStore:
         self.recovery.seconds = time.monotonic() - started
         _OPEN.add(self)
 
-    def forsake(self) -> None:
+    def abandon_after_fork(self) -> None:
         """In a process that was forked from the one that opened the store: it is closed here, and left as it is."""
         self._closed = self._forsaken = True
-        self._put.forsake()
+        self._put.abandon_after_fork()
 
     def _start(self, parts: StoreParts, on_error: ExitStack) -> None:
         self._parts = parts
@@ -155,16 +160,34 @@ class MessageStore:
         self.commit_lock = threading.RLock()
         """Held by who looks for the last commit of a sink and appends the next: two threads would both find none."""
         self._flushing = flushing = FlushServices(parts, self._dispatch, self._statistics, self._tell_held)
-        appended = flushing.appended if flushing.wakes else None
-        self._put = PutPath(parts, self._dispatch, self._statistics, lambda: self._clean.disk_full, appended)
-        self._async = AsyncPut(parts, self._put, self._dispatch, self._statistics)
-        self._bulk = BulkAppend(parts, self._put, self._dispatch, self._statistics)
+        self._wire_writing(parts, flushing.appended if flushing.wakes else None)
         self._clean_thread = ServiceThread(
             "clean-resource",
             self._clean_step,
             self.config.clean_resource_interval / 1000,
             first_s=_FIRST_CLEAN_S,
             failed=self._tell_held,
+        )
+
+    def _wire_writing(self, parts: StoreParts, appended: Callable[[], None] | None) -> None:
+        """Put the write path together; `appended` is told of puts that nobody waits for."""
+        config, commit_log, dispatch, statistics = parts.config, parts.commit_log, self._dispatch, self._statistics
+        assigned = AssignedProperties(config, parts.side_queues.is_batch_cq, parts.queues)
+        log_append = LogAppend(
+            *(commit_log, parts.offsets, assigned, dispatch, parts.fence, statistics),
+            *(config.clock, parts.least_timestamp),
+        )
+        choice = QueueChoice(parts.topics, parts.offsets)
+        gate = WriteGate(self.path, config, commit_log, parts.fence, dispatch, lambda: self._clean.disk_full)
+        acknowledgement = Acknowledgement(parts.flush, dispatch, statistics, config, appended)
+        side = parts.side_queues
+        self._put = PutPath(self.path, config, log_append, choice, gate, acknowledgement, statistics, side)
+        self._async = AsyncPut(
+            *(self.path, config, self._put, acknowledgement, log_append),
+            *(parts.flush, parts.fence, dispatch, statistics),
+        )
+        self._bulk = BulkAppend(
+            config, parts.topics, self._put, log_append, choice, gate, parts.flush, dispatch, appended
         )
 
     def _tell_held(self, service: str, error: Exception) -> None:

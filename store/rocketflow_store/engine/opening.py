@@ -87,7 +87,7 @@ class StoreParts:
     @property
     def sync_flush(self) -> bool:
         """Whether a message counts only once it is synced."""
-        return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        return self.config.sync_flush
 
     @property
     def least_timestamp(self) -> int:

@@ -23,6 +23,8 @@ _SIZES: Final = struct.Struct(">i12xi")
 """Sizes of the entry and of its body."""
 _PROPERTIES_SIZE: Final = struct.Struct(">h")
 FLAG_AT: Final = 12
+FLAG_AND_BODY_SIZE: Final = struct.Struct(">ii")
+"""At FLAG_AT of an entry."""
 BODY_SIZE_AT: Final = 16
 BODY_AT: Final = _ENTRY.size
 FIXED_SIZE: Final = _ENTRY.size + _PROPERTIES_SIZE.size

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from isal.isal_zlib import crc32 as _crc32
+
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import (
     CorruptRecordError,
@@ -57,6 +59,12 @@ SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _HEAD: Final = struct.Struct(">iiiiiqqiq")
 _TAIL: Final = struct.Struct(">iqi")
 _INT64: Final = struct.Struct(">q")
+BEFORE_PLACE: Final = struct.Struct(">iiiii")
+_PLACE: Final = struct.Struct(">qq")
+_AFTER_PLACE: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
+_V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_IPV4_HOSTS: Final = 16
+"""Bytes of both hosts where both are IPv4."""
 HEAD_SIZE: Final = 48
 FIXED_SIZE: Final = 74
 """Bytes of a record besides hosts, body, topic length, topic and properties."""
@@ -115,48 +123,85 @@ def _crc_room(properties: bytes) -> int:
     return PROPERTY_CRC_SIZE + (1 if properties and not properties.endswith(b"\x02") else 0)
 
 
+def batch_parts(fields: RecordFields, store_timestamp: int) -> tuple[int, bytes, bytes]:
+    """Return what all records of a client batch have in common: magic, the bytes up to the body size, the topic.
+
+    The records differ in flag, body and properties; `BEFORE_PLACE` packs what comes before their places.
+    """
+    born_host, store_host, topic = fields.born_host, fields.store_host, fields.topic
+    sys_flag = fields.sys_flag & ~_V6_FLAGS
+    sys_flag |= BORN_HOST_V6_FLAG if len(born_host) == 20 else 0
+    sys_flag |= STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
+    after = _AFTER_PLACE[len(born_host), len(store_host)].pack(
+        *(sys_flag, fields.born_timestamp, born_host, store_timestamp, store_host),
+        *(fields.reconsume_times, fields.prepared_transaction_offset, 0),
+    )
+    v1 = len(topic) <= MAX_V1_TOPIC_SIZE
+    return MAGIC_V1 if v1 else MAGIC_V2, after[:-4], len(topic).to_bytes(1 if v1 else 2, "big") + topic
+
+
+class UnplacedBytes(NamedTuple):
+    """The bytes of a record but for its queue offset and physical offset, which come between `before` and `rest`.
+
+    `size` is that of the whole record, with the CRC of itself that it gets with its place, if it gets one.
+    """
+
+    before: bytes
+    rest: bytes
+    size: int
+
+
+def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bool = False) -> UnplacedBytes:
+    """Return the record's bytes without its place; host flags in sysFlag follow from the hosts' lengths.
+
+    Raises struct.error if a number does not fit into its field.
+    """
+    topic, properties, body = fields.topic, fields.properties, fields.body
+    born_host, store_host, sys_flag = fields.born_host, fields.store_host, fields.sys_flag & ~_V6_FLAGS
+    hosts = len(born_host) + len(store_host)
+    if hosts != _IPV4_HOSTS:
+        sys_flag |= BORN_HOST_V6_FLAG if len(born_host) == 20 else 0
+        sys_flag |= STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
+    if property_crc:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        property_size = len(properties) + PROPERTY_CRC_SIZE
+    else:
+        property_size = len(properties)
+    if len(topic) <= MAX_V1_TOPIC_SIZE:
+        magic, topic_size = MAGIC_V1, len(topic).to_bytes(1, "big")
+    else:
+        magic, topic_size = MAGIC_V2, len(topic).to_bytes(2, "big")
+    size = FIXED_SIZE + hosts + len(body) + len(topic_size) + len(topic) + property_size
+    before = BEFORE_PLACE.pack(size, magic, _crc32(body) & 0x7FFFFFFF, fields.queue_id, fields.flag)
+    after = _AFTER_PLACE[len(born_host), len(store_host)].pack(
+        sys_flag,
+        fields.born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        fields.reconsume_times,
+        fields.prepared_transaction_offset,
+        len(body),
+    )
+    rest = b"".join((after, body, topic_size, topic, property_size.to_bytes(2, "big"), properties))
+    return UnplacedBytes(before, rest, size)
+
+
+def place_record(before: bytes, rest: bytes, queue_offset: int, phy_offset: int, property_crc: bool = False) -> bytes:
+    """Return the record's bytes at its place."""
+    placed = before + _PLACE.pack(queue_offset, phy_offset) + rest
+    if not property_crc:
+        return placed
+    return b"%b%b%b\x02" % (placed, PROPERTY_CRC_NAME, f"{_crc32(placed) & 0x7FFFFFFF:010d}"[::-1].encode())
+
+
 def encode_record(
     fields: RecordFields, phy_offset: int, queue_offset: int, store_timestamp: int, property_crc: bool = False
 ) -> bytes:
-    """The record's bytes at its place; host flags in sysFlag follow from the hosts' lengths."""
-    sys_flag = fields.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
-    sys_flag |= (BORN_HOST_V6_FLAG if len(fields.born_host) == 20 else 0) | (
-        STORE_HOST_V6_FLAG if len(fields.store_host) == 20 else 0
-    )
-    v1 = len(fields.topic) <= MAX_V1_TOPIC_SIZE
-    properties = fields.properties
-    reserved = 0
-    if property_crc:
-        if properties and not properties.endswith(b"\x02"):
-            properties += b"\x02"
-        reserved = PROPERTY_CRC_SIZE
-    hosts, topic_size = len(fields.born_host) + len(fields.store_host), len(fields.topic) + (1 if v1 else 2)
-    size = FIXED_SIZE + hosts + len(fields.body) + topic_size + len(properties) + reserved
-    record = b"".join(
-        (
-            _HEAD.pack(
-                size,
-                MAGIC_V1 if v1 else MAGIC_V2,
-                crc32(fields.body),
-                fields.queue_id,
-                fields.flag,
-                queue_offset,
-                phy_offset,
-                sys_flag,
-                fields.born_timestamp,
-            ),
-            fields.born_host,
-            _INT64.pack(store_timestamp),
-            fields.store_host,
-            _TAIL.pack(fields.reconsume_times, fields.prepared_transaction_offset, len(fields.body)),
-            fields.body,
-            len(fields.topic).to_bytes(1 if v1 else 2, "big"),
-            fields.topic,
-            (len(properties) + reserved).to_bytes(2, "big"),
-            properties,
-        )
-    )
-    return record + property_crc_tail(record) if property_crc else record
+    """Return the record's bytes at its place: see `encode_unplaced`."""
+    before, rest, _ = encode_unplaced(fields, store_timestamp, property_crc)
+    return place_record(before, rest, queue_offset, phy_offset, property_crc)
 
 
 def property_crc_tail(record_without_tail: Bytes) -> bytes:

@@ -108,34 +108,38 @@ class CommitLog:
             else:
                 self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
+    def check_room(self, stretches: Sequence[tuple[int, int]]) -> None:
+        """Raise StorePoolDeficientError if a stretch needs a new file and no buffer is left for it: see `append`."""
+        buffered = self._buffered
+        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
+            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
+
     def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
-        """Write encoded records behind the end; a failed write is taken back.
+        """Write encoded records behind the end. Nothing is published; `undo` takes back what a failed write left.
 
         A stretch (physical offset, position in `data`) holds records that lie together in one file; `place_one` gave
         the places.
         """
-        begin = at = self.wrote_offset
-        buffered = self._buffered
-        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
-            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
-        try:
-            for phy_offset, part in _parts(data, stretches):
-                if phy_offset != at:
-                    self._end_file(at)
-                mapped = self._file_for(phy_offset)
-                self._write(mapped, phy_offset - mapped.file_from_offset, part)
-                at = phy_offset + len(part)
-        except BaseException:
-            self.undo(begin)
-            raise
+        at = self.wrote_offset
+        for phy_offset, part in _parts(data, stretches):
+            if phy_offset != at:
+                self._end_file(at)
+            mapped = self._file_for(phy_offset)
+            self._write(mapped, phy_offset - mapped.file_from_offset, part)
+            at = phy_offset + len(part)
 
-    def place_one(self, size: int, offset: int | None = None) -> int:
-        """Physical offset of a record of `size` bytes appended at `offset` (by default the end)."""
+    def place_one(self, size: int, offset: int | None = None) -> tuple[int, int]:
+        """Return where a record of `size` bytes goes that is appended at `offset` (by default the end).
+
+        The second number is up to where records may follow it in the same file.
+        """
         offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
         check_fits_a_file(size, file_size)
         left = file_size - offset % file_size
-        return offset if size + BLANK_SIZE <= left else offset + left
+        if size + BLANK_SIZE > left:
+            offset, left = offset + left, file_size
+        return offset, offset + left - BLANK_SIZE
 
     def _end_file(self, offset: int) -> None:
         mapped = self._file_for(offset)

@@ -46,10 +46,10 @@ def string_hash(text: str) -> int:
 
 
 TAG_KEY_PREFIX: Final = "T#"
+_TAG_MARK: Final = f"#{TAG_KEY_PREFIX}"
 """Index keys of TAGS begin with it: `topic#T#tags` (RocketMQ 5.4.0, IndexService.buildIndex)."""
 
 
-@lru_cache(maxsize=4096)
 def tag_index_hash(topic: str, tags: str) -> int:
     """Return the key hash of the index entry that RocketMQ 5.4 writes for a message's TAGS."""
     return index_hash(topic, TAG_KEY_PREFIX + tags)
@@ -57,14 +57,27 @@ def tag_index_hash(topic: str, tags: str) -> int:
 
 def index_hash(topic: str, key: str) -> int:
     """Key hash of an index entry, in [0, 2**31)."""
-    tail = key[-_TAIL:]
+    return index_hash_of(f"{topic}#{key}")
+
+
+def index_hash_of(text: str) -> int:
+    """Return `index_hash` of a topic and a key that are joined by `#`."""
+    return _tag_hash(text) if _TAG_MARK in text else _index_hash(text)
+
+
+def _index_hash(text: str) -> int:
+    tail = text[-_TAIL:]
     if tail.isascii():  # hash(head + tail) = hash(head) * 31 ** len(tail) + hash(tail)
         count = len(tail)
-        value = string_hash(f"{topic}#{key[:-_TAIL]}") * _TAIL_POWERS[count]
+        value = string_hash(text[:-_TAIL]) * _TAIL_POWERS[count]
         value = abs(wrap_int32(value + sum(map(mul, tail.encode("ascii"), _POWERS[count]))))
     else:
-        value = abs(string_hash(f"{topic}#{key}"))
+        value = abs(string_hash(text))
     return 0 if value == 1 << 31 else value
+
+
+_tag_hash = lru_cache(maxsize=4096)(_index_hash)
+"""Of keys that come again and again."""
 
 
 def crc32(data: bytes | bytearray | memoryview) -> int:

@@ -169,6 +169,11 @@ class StoreConfig:
         )
 
     @property
+    def sync_flush(self) -> bool:
+        """Whether a message counts only once it is synced."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
     def append_prop_crc(self) -> bool:
         """`enabled_append_prop_crc` where it is decided."""
         return self.enabled_append_prop_crc is True

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.java_compat import index_hash_of, string_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pyarrow as pa
 
     Hashes = npt.NDArray[np.uint32]
 
 _POWERS_KEPT: Final = 4096
+_TOGETHER_FROM: Final = 6
+"""From so many keys of one length on a product of columns is quicker than a loop."""
 
 
 def _powers(count: int) -> Hashes:
@@ -74,6 +78,28 @@ def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
 def _inside(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     starts: npt.NDArray[np.int64] = np.minimum(offsets[:-1], offsets[-1] - 1)
     return starts
+
+
+def index_hashes_of(texts: Sequence[str]) -> list[int]:
+    """Return `index_hash_of` of each text: those of one length together, where they are a few."""
+    if len(texts) < _TOGETHER_FROM:
+        return [index_hash_of(text) for text in texts]
+    by_width: dict[int, list[int]] = {}
+    for at, text in enumerate(texts):
+        by_width.setdefault(len(text), []).append(at)
+    hashes = [0] * len(texts)
+    for width, places in by_width.items():
+        joined = "".join([texts[at] for at in places])
+        if len(places) < _TOGETHER_FROM or width >= _POWERS_KEPT or not joined.isascii():
+            for at in places:
+                hashes[at] = index_hash_of(texts[at])
+            continue
+        units = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(len(places), width)
+        whole = (units @ _POWERS[width - 1 :: -1][:width]).astype(np.uint32).view(np.int32)
+        for at, value in zip(places, whole.tolist(), strict=True):
+            value = abs(value)
+            hashes[at] = 0 if value == 1 << 31 else value
+    return hashes
 
 
 def index_hashes(

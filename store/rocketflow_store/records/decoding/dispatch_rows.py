@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -61,61 +61,6 @@ class DispatchRows:
     batch_nums: Ints | None = None
     lmq: Sequence[tuple[int, str, int]] = ()
     """(row, name, queue offset) of light queues that get a unit too."""
-
-
-class DispatchRow(NamedTuple):
-    """What dispatch needs of one record; `queue_id` is -1 where it gets no unit."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    phy_offset: int
-    size: int
-    tags_code: int
-    store_timestamp: int
-    uniq_key: str
-    keys: str
-    tags: str
-    indexed: bool = True
-    batch_num: int = 1
-    """Messages in the record: more than 1 in an inner batch."""
-    lmq: tuple[tuple[str, int], ...] = ()
-    """(name, queue offset) of light queues that get a unit too."""
-
-
-def gather_rows(rows: Sequence[DispatchRow]) -> DispatchRows:
-    """Single rows as columns."""
-    columns: Any = DispatchRow._make(zip(*rows))
-    topic_of, queue_of = columns.topic, list(zip(columns.topic, columns.queue_id, strict=True))
-    topics, queues = sorted(set(topic_of)), sorted(set(queue_of))
-    queue_codes = {queue: -1 if queue[1] < 0 else code for code, queue in enumerate(queues)}
-    topic_codes = {topic: code for code, topic in enumerate(topics)}
-    entries = index_entries(
-        topics,
-        np.array([topic_codes[topic] for topic in topic_of], np.int32),
-        _strings(columns.uniq_key),
-        _strings(columns.keys),
-        string_hashes(_strings(columns.tags)),
-    )
-    return DispatchRows(
-        phy_offsets=np.array(columns.phy_offset, np.int64),
-        sizes=np.array(columns.size, np.int64),
-        tags_codes=np.array(columns.tags_code, np.int64),
-        store_timestamps=np.array(columns.store_timestamp, np.int64),
-        queue_offsets=np.array(columns.queue_offset, np.int64),
-        queues=queues,
-        queue_of=np.array([queue_codes[queue] for queue in queue_of], np.int32),
-        entries=entries.where(np.array(columns.indexed, bool)),
-        batch_nums=np.array(columns.batch_num, np.int64),
-        lmq=[(number, *one) for number, row in enumerate(rows) for one in row.lmq],
-    )
-
-
-def _strings(values: Iterable[str]) -> pa.Array:
-    raw = [value.encode("utf-8", "replace") for value in values]
-    offsets = np.zeros(len(raw) + 1, np.int32)
-    np.cumsum([len(one) for one in raw], out=offsets[1:])
-    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
 
 
 def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:

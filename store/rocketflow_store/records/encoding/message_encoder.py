@@ -10,18 +10,29 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from isal.isal_zlib import crc32
 
-from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FIXED_SIZE, FLAG_AT, entry_positions
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
+from rocketflow_store.format.batch_body import (
+    BODY_AT,
+    BODY_SIZE_AT,
+    FIXED_SIZE,
+    FLAG_AND_BODY_SIZE,
+    FLAG_AT,
+    entry_positions,
+)
+from rocketflow_store.format.light_queue_properties import lmq_units
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_properties, encode_properties
+from rocketflow_store.format.record import BEFORE_PLACE, PROPERTY_CRC_SIZE, RecordFields, batch_parts
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
-from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields
 from rocketflow_store.model.errors import MessageRejectedError
+from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
@@ -48,6 +59,7 @@ from rocketflow_store.model.topic_names import (
 )
 from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
 from rocketflow_store.records.encoding.delayed_placement import place_for_later
+from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord, dispatch_keys, unplaced_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,17 +70,19 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
 
 
-def _check_numbers(message: Message) -> None:
-    """Refuse what does not go into a record's fields."""
-    for name, value, bits in (
-        ("flag", message.flag, 32),
-        ("sysFlag", message.sys_flag, 32),
-        ("reconsumeTimes", message.reconsume_times, 32),
-        ("bornTimestamp", message.born_timestamp or 0, 64),
-        ("preparedTransactionOffset", message.prepared_transaction_offset, 64),
+def number_out_of_range(given: object) -> str:
+    """Return which number of a message does not fit into its field of a record; empty if all do."""
+    for name, attribute, bits in (
+        ("flag", "flag", 32),
+        ("sysFlag", "sys_flag", 32),
+        ("reconsumeTimes", "reconsume_times", 32),
+        ("bornTimestamp", "born_timestamp", 64),
+        ("preparedTransactionOffset", "prepared_transaction_offset", 64),
     ):
-        if not -(1 << bits - 1) <= value < 1 << bits - 1:
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"{name} {value} is not an int{bits}")
+        value = getattr(given, attribute, None)
+        if isinstance(value, int) and not -(1 << bits - 1) <= value < 1 << bits - 1:
+            return f"{name} {value} is not an int{bits}"
+    return ""
 
 
 _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
@@ -86,8 +100,23 @@ class MessageEncoder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._store_host = encode_host(config.store_host)
+        self._uniq_prefix, self._uniq_tick, self._uniq_end = "", 0, 0
         self.timer_congestion: TimerCongestion | None = None
         """Where somebody counts timer messages."""
+
+    def begin_run(self, count: int) -> None:
+        """Take the UNIQ_KEYs of the next `count` messages at once, if there are several."""
+        self._uniq_end = 0
+        if count > 1:
+            self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(count)
+            self._uniq_end = self._uniq_tick + count
+
+    def _next_uniq_key(self) -> str:
+        tick = self._uniq_tick
+        if tick >= self._uniq_end:
+            return UNIQ_KEYS.next()
+        self._uniq_tick = tick + 1
+        return f"{self._uniq_prefix}{tick & 0xFFFFFFFFFFFF:012X}"
 
     def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
         """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
@@ -101,13 +130,12 @@ class MessageEncoder:
             )
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
-        _check_numbers(message)
         properties = self.own_properties(message)
         topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, self._config)
         if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:
             self.timer_congestion.check(properties)
         if PROPERTY_UNIQ_KEY not in properties:
-            properties[PROPERTY_UNIQ_KEY] = UNIQ_KEYS.next()
+            properties[PROPERTY_UNIQ_KEY] = self._next_uniq_key()
         try:
             raw = encode_properties(properties)
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
@@ -190,33 +218,78 @@ class MessageEncoder:
             reconsume_times=batch.reconsume_times,
         )
 
-    def batch_fields(self, batch: CheckedBatch) -> list[RecordFields]:
-        """The records of a batch's entries, as `columnar.batch_records` makes them (with a UNIQ_KEY)."""
+    def batch_records(
+        self, batch: CheckedBatch, now_ms: int
+    ) -> list[tuple[UnplacedRecord, tuple[tuple[str, int], ...]]]:
+        """Return the record of each entry (with a UNIQ_KEY), and the light queues that its properties name."""
         made = []
         topic, body, suffix = batch.topic.encode(), bytes(batch.body), batch.suffix
+        of_batch = decode_properties(suffix) if suffix else {}
         for at in batch.positions:
-            flag, body_end = int.from_bytes(body[at + FLAG_AT : at + BODY_SIZE_AT], "big", signed=True), at + BODY_AT
-            body_end += int.from_bytes(body[at + BODY_SIZE_AT : at + BODY_AT], "big")
+            flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
+            body_end = at + BODY_AT + body_size
             properties_at = body_end + 2
-            properties = body[properties_at : properties_at + int.from_bytes(body[body_end:properties_at], "big")]
-            more = suffix if _HAS_UNIQ_KEY.search(properties) else _new_uniq_key() + suffix
-            if more and properties and properties[-1] != 2:  # writers before 5.2 leave the last separator out
-                properties += b"\x02"
-            made.append(
-                RecordFields(
-                    topic=topic,
-                    queue_id=batch.queue_id,
-                    body=body[at + BODY_AT : body_end],
-                    properties=properties + more,
-                    flag=flag,
-                    sys_flag=batch.sys_flag,
-                    born_timestamp=batch.born_timestamp,
-                    born_host=batch.born_host,
-                    store_host=self._store_host,
-                    reconsume_times=batch.reconsume_times,
-                )
+            raw = body[properties_at : properties_at + int.from_bytes(body[body_end:properties_at], "big")]
+            properties = decode_properties(raw)
+            more = suffix
+            if not _HAS_UNIQ_KEY.search(raw):
+                properties[PROPERTY_UNIQ_KEY] = new = self._next_uniq_key()
+                more = f"{PROPERTY_UNIQ_KEY}\x01{new}\x02".encode() + suffix
+            if of_batch:
+                properties |= of_batch
+            if more and raw and raw[-1] != 2:  # writers before 5.2 leave the last separator out
+                raw += b"\x02"
+            fields = RecordFields(
+                topic,
+                batch.queue_id,
+                body[at + BODY_AT : body_end],
+                raw + more,
+                flag,
+                batch.sys_flag,
+                batch.born_timestamp,
+                batch.born_host,
+                self._store_host,
+                batch.reconsume_times,
             )
+            record = unplaced_record(fields, properties, now_ms, self._config)
+            made.append((record, lmq_units(properties) if PROPERTY_INNER_MULTI_DISPATCH in properties else ()))
         return made
+
+    def plain_entries(self, batch: CheckedBatch, now_ms: int) -> list[UnplacedRecord]:
+        """As `batch_records`, for a batch whose entries name no light queues: in one loop, since it is every send's."""
+        config, body, topic, suffix = self._config, bytes(batch.body), batch.topic, batch.suffix
+        fields = RecordFields(
+            *(topic.encode(), batch.queue_id, b"", b"", 0, batch.sys_flag, batch.born_timestamp),
+            *(batch.born_host, self._store_host, batch.reconsume_times),
+        )
+        magic, after, topic_part = batch_parts(fields, now_ms)
+        fixed = 20 + 16 + len(after) + 4 + len(topic_part) + 2
+        reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
+        tag_entries, queue_id, made = config.tag_entries, batch.queue_id, []
+        for at in batch.positions:
+            flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
+            body_end = at + BODY_AT + body_size
+            properties_at = body_end + 2
+            raw = body[properties_at : properties_at + (body[body_end] << 8 | body[body_end + 1])]
+            if b"UNIQ_KEY\x01" not in raw or not _HAS_UNIQ_KEY.search(raw):
+                raw = (raw if not raw or raw[-1] == 2 else raw + b"\x02") + self._uniq_property() + suffix
+            elif (suffix or reserved) and raw[-1] != 2:  # writers before 5.2 leave the last separator out
+                raw += b"\x02" + suffix
+            elif suffix:
+                raw += suffix
+            tags, keys = dispatch_keys(raw, topic, tag_entries)
+            content = body[at + BODY_AT : body_end]
+            property_size = len(raw) + reserved
+            size = fixed + body_size + property_size
+            before = BEFORE_PLACE.pack(size, magic, crc32(content) & 0x7FFFFFFF, queue_id, flag)
+            sizes = body[at + BODY_SIZE_AT : at + BODY_AT], property_size.to_bytes(2, "big")
+            rest = b"".join((after, sizes[0], content, topic_part, sizes[1], raw))
+            code = string_hash(tags) if tags else 0
+            made.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1))
+        return made
+
+    def _uniq_property(self) -> bytes:
+        return f"{PROPERTY_UNIQ_KEY}\x01{self._next_uniq_key()}\x02".encode()
 
     def inner_batch(self, batch: MessageBatch) -> Message:
         """A client batch as the one message that a BatchCQ topic keeps of it."""
@@ -275,10 +348,6 @@ class MessageEncoder:
                 properties.pop(name, None)
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
-
-
-def _new_uniq_key() -> bytes:
-    return f"{PROPERTY_UNIQ_KEY}\x01{UNIQ_KEYS.next()}\x02".encode()
 
 
 def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int64], room: int) -> None:

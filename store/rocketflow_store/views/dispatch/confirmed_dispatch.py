@@ -5,26 +5,24 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.model.errors import StoreFencedError
-from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows, gather_rows
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.telemetry import events
+from rocketflow_store.views.dispatch.run_rows import RunRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rocketflow_store.engine.opening import StoreParts
 
-Dispatched: TypeAlias = list[DispatchRow] | DispatchRows
+Dispatched: TypeAlias = RunRows | DispatchRows
 """What was appended with one write, or one chunk of it."""
-
-_GATHER_FROM: Final = 40
-"""From this many single rows on, columns are quicker than a loop."""
 
 
 class ConfirmedDispatch:
@@ -76,7 +74,7 @@ class ConfirmedDispatch:
             limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
             ready: list[Dispatched] = []
             try:
-                for end, rows in list(self._pending):
+                for end, rows in self._pending.copy():
                     if end > limit:
                         break
                     ready.append(rows)
@@ -102,8 +100,8 @@ class ConfirmedDispatch:
         """Let readers see everything below `offset`; these are the rows in front of it."""
         self.confirm_offset = offset
         self.confirm_file.confirm(offset)
-        if isinstance(last, list):
-            self.dispatched_timestamp = last[-1].store_timestamp
+        if isinstance(last, RunRows):
+            self.dispatched_timestamp = last.store_timestamp
         elif len(last.store_timestamps):
             self.dispatched_timestamp = int(last.store_timestamps[-1])
         with_unit = _last_with_unit(last)
@@ -117,31 +115,25 @@ class ConfirmedDispatch:
 
     def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
-        phy_offset = first[0].phy_offset if isinstance(first, list) else int(first.phy_offsets[0])
+        phy_offset = first.first_phy_offset if isinstance(first, RunRows) else int(first.phy_offsets[0])
         if self._parts.index.end_phy_offset >= phy_offset or not self._parts.index.is_whole:
             self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:
-        if len(ready) == 1 and isinstance(ready[0], list):
-            self._dispatch_singles(ready[0])
+        if len(ready) == 1 and isinstance(ready[0], RunRows):  # of every put that comes alone
+            self._dispatcher.dispatch_run(ready[0])
             return
-        for singles, group in groupby(ready, lambda rows: isinstance(rows, list)):
-            if singles:
-                self._dispatch_singles(list(chain.from_iterable(group)))  # type: ignore[arg-type]
+        for kind, group in groupby(ready, type):
+            if kind is RunRows:
+                for rows in group:
+                    self._dispatcher.dispatch_run(rows)  # type: ignore[arg-type]
             else:
                 self._dispatcher.dispatch_all(list(group))  # type: ignore[arg-type]
-
-    def _dispatch_singles(self, rows: list[DispatchRow]) -> None:
-        if len(rows) >= _GATHER_FROM:
-            self._dispatcher.dispatch(gather_rows(rows))
-        else:
-            for row in rows:
-                self._dispatcher.dispatch_one(row)
 
 
 def _last_with_unit(rows: Dispatched) -> int:
     """Return the physical offset of the last of some records that got a ConsumeQueue unit, -1 if none did."""
-    if isinstance(rows, list):
-        return next((row.phy_offset for row in reversed(rows) if row.queue_id >= 0), -1)
+    if isinstance(rows, RunRows):
+        return rows.last_with_unit
     with_unit = np.flatnonzero(rows.queue_of >= 0)
     return int(rows.phy_offsets[with_unit[-1]]) if len(with_unit) else -1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE, UNIT_STRUCT
-from rocketflow_store.model.java_compat import index_hash, tag_index_hash
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.records.arrow.hashing import index_hashes_of
 from rocketflow_store.records.arrow.queue_column import QueueColumn
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.views.dispatch.run_rows import RunRows
     from rocketflow_store.views.dispatch.side_queues import SideQueues
     from rocketflow_store.views.index.index_service import IndexService
     from rocketflow_store.views.queues.queue_table import FileQueueTable
@@ -49,19 +50,22 @@ class Dispatcher:
     ) -> None:
         self._queues, self._index, self._side, self._tag_entries = queues, index, side, tag_entries
 
-    def dispatch_one(self, row: DispatchRow) -> None:
-        """As `dispatch`, for a single record."""
-        if row.queue_id >= 0 and not (self._side is not None and self._side.take_one(row)):
-            unit = UNIT_STRUCT.pack(row.phy_offset, row.size, row.tags_code)
-            self._queues.add(row.topic, row.queue_id).put_bytes(row.queue_offset, unit)
+    def dispatch_run(self, rows: RunRows) -> None:
+        """As `dispatch`, for single records that follow each other in the log."""
+        for units in rows.units:
+            octets = units.units[0] if len(units.units) == 1 else b"".join(units.units)
+            self._queues.add(units.topic, units.queue_id).put_bytes(units.first, octets)
+        if rows.side and self._side is not None:
+            for row in rows.side:
+                self._side.put_one(row)
         index = self._index
-        if index is None or not row.indexed or row.phy_offset < index.next_phy_offset:
+        if index is None or not rows.keys:
             return
-        hashes = [index_hash(row.topic, key) for key in (row.uniq_key, *row.keys.split(" ")) if key]
-        if self._tag_entries and row.tags:
-            hashes.append(tag_index_hash(row.topic, row.tags))
-        if hashes:
-            index.put_record(hashes, row.phy_offset, row.store_timestamp)
+        keys, places, floor = rows.keys, rows.key_offsets, index.next_phy_offset
+        if rows.first_phy_offset < floor:  # a failed dispatch is done again
+            kept = [at for at, place in enumerate(places) if place >= floor]
+            keys, places = [keys[at] for at in kept], [places[at] for at in kept]
+        index.put_run(index_hashes_of(keys), places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.records.decoding.dispatch_rows import DispatchRow, DispatchRows
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.views.dispatch.run_rows import SideRow
     from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 
@@ -50,23 +51,27 @@ class SideQueues:
         """The topic was deleted; one of that name may be of the other kind."""
         self._plain.discard(topic)
 
-    def take_one(self, row: DispatchRow) -> bool:
-        """Put the units of one record; whether its own queue has its unit now."""
-        if row.topic in self._plain and not row.lmq:
+    def is_plain(self, topic: str) -> bool:
+        """Return whether a topic's queues have a unit for each message; once they had, they keep it."""
+        if topic in self._plain:
+            return True
+        if self.is_batch_cq(topic):
             return False
+        self._plain.add(topic)
+        return True
+
+    def put_one(self, row: SideRow) -> None:
+        """Put the units of one record."""
         for name, queue_offset in row.lmq:
             self._put_light(name, queue_offset, row.phy_offset, row.size, row.tags_code)
-        if not self.is_batch_cq(row.topic):
-            self._plain.add(row.topic)
-        if row.queue_id < 0 or row.topic in self._plain:
-            return False
+        if row.queue_id < 0:
+            return
         unit = np.zeros(1, BATCH_UNIT_DTYPE)
         unit[0] = (
             *(row.phy_offset, row.size, row.tags_code, row.store_timestamp, row.queue_offset),
             *(row.batch_num, -1, 0),
         )
         self._batch_queues.add(row.topic, row.queue_id).put(unit)
-        return True
 
     def take(self, rows: DispatchRows) -> DispatchRows:
         """Put the units of records that follow each other; what remains has no queue for those that have theirs."""

@@ -201,32 +201,37 @@ class IndexFile:
         self._write_header()
         return count
 
-    def put_record(self, key_hashes: Sequence[int], phy_offset: int, store_timestamp: int) -> int:
-        """As `put`, for entries of one record."""
+    def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> int:
+        """As `put`, one after the other, for a few that have one store time (ms)."""
         assert self._write
         header, mapped = self.header, self._map
-        count, room = len(key_hashes), self.room
-        if count > room:
-            count, key_hashes = room, key_hashes[:room]
-        number = header.index_count
+        count, number = min(len(key_hashes), self.room), header.index_count
         self._reserve(number + count)
-        seconds = 0 if header.begin_timestamp <= 0 else int((store_timestamp - header.begin_timestamp) / 1000)
-        seconds = min(max(seconds, 0), MAX_TIME_DIFF)
-        for key_hash in key_hashes:
-            slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.hash_slot_num)
-            (previous,) = _SLOT_STRUCT.unpack_from(mapped, slot_at)
+        slots, entry_at, read_slot = (
+            self.hash_slot_num,
+            self._entries_at + ENTRY_SIZE * number,
+            _SLOT_STRUCT.unpack_from,
+        )
+        write_slot, write_entry = _SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
+        begin, new_slots = header.begin_timestamp, 0
+        seconds = 0 if begin <= 0 else min(max(int((store_timestamp - begin) / 1000), 0), MAX_TIME_DIFF)
+        if number <= 1:
+            header.begin_phy_offset, header.begin_timestamp = phy_offsets[0], store_timestamp
+        for key_hash, phy_offset in zip(key_hashes[:count], phy_offsets):
+            slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % slots)
+            (previous,) = read_slot(mapped, slot_at)
             if not 0 < previous <= number:
                 previous = 0
-            entry_at = self._entries_at + ENTRY_SIZE * number
-            ENTRY_STRUCT.pack_into(mapped, entry_at, key_hash, phy_offset, seconds, previous)
-            _SLOT_STRUCT.pack_into(mapped, slot_at, number)
+                new_slots += 1
+            write_entry(mapped, entry_at, key_hash, phy_offset, seconds, previous)
+            write_slot(mapped, slot_at, number)
             if number <= 1:
-                header.begin_phy_offset, header.begin_timestamp = phy_offset, store_timestamp
-                seconds = 0
-            header.hash_slot_count += previous == 0
+                seconds = 0  # the first entry is measured against the value carried over
+            entry_at += ENTRY_SIZE
             number += 1
+        header.hash_slot_count += new_slots
         header.index_count = number
-        header.end_phy_offset, header.end_timestamp = phy_offset, store_timestamp
+        header.end_phy_offset, header.end_timestamp = phy_offsets[count - 1], store_timestamp
         self._write_header()
         return count
 

@@ -115,11 +115,11 @@ class IndexService:
             done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
         self.is_whole = True
 
-    def put_record(self, key_hashes: Sequence[int], phy_offset: int, store_timestamp: int) -> None:
-        """Append the entries of one record."""
-        self.is_whole = False
-        while key_hashes:
-            key_hashes = key_hashes[self._writable().put_record(key_hashes, phy_offset, store_timestamp) :]
+    def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> None:
+        """As `put`, for a few that have one store time (ms)."""
+        self.is_whole, done = False, 0
+        while done < len(key_hashes):
+            done += self._writable().put_run(key_hashes[done:], phy_offsets[done:], store_timestamp)
         self.is_whole = True
 
     def _writable(self) -> IndexFile:

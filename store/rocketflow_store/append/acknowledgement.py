@@ -1,0 +1,67 @@
+"""The end of a put: the flush that the mode promises, then readers see the messages, then they are acknowledged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.append.requests import LATE, Outcomes, unseen_because
+from rocketflow_store.model.errors import StoreError, StoreFencedError
+from rocketflow_store.model.results import PutMessageResult
+from rocketflow_store.model.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketflow_store.log.group_flush import GroupFlush
+    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+
+
+class Acknowledgement:
+    """Acknowledges what was appended. `appended` is called after puts that wait for no sync (None: nobody asks)."""
+
+    def __init__(
+        self,
+        flush: GroupFlush,
+        dispatch: ConfirmedDispatch,
+        statistics: StoreStatistics,
+        config: StoreConfig,
+        appended: Callable[[], None] | None,
+    ) -> None:
+        self._flush, self._dispatch, self._statistics = flush, dispatch, statistics
+        self.sync_flush, self.timeout_s = config.sync_flush, config.sync_flush_timeout / 1000
+        self.appended = appended
+
+    def acknowledge(self, outcomes: Outcomes, end: int) -> Outcomes:
+        """Wait for the flush of the log up to `end`, then let readers see the messages; return the outcomes."""
+        for one in outcomes:
+            if isinstance(one, PutMessageResult) and one.physical_offset >= 0:
+                break
+        else:
+            return outcomes
+        if self.sync_flush:
+            try:
+                in_time = self._flush.flush_to(end, self.timeout_s)
+            except StoreFencedError as error:
+                return self.late(outcomes, str(error))
+            if not in_time:
+                return self.late(outcomes, LATE)
+        elif self.appended is not None:
+            self.appended()
+        try:
+            self._dispatch.follow(end)
+        except (StoreError, MemoryError) as error:
+            return self.late(outcomes, unseen_because(error))
+        return outcomes
+
+    def late(self, outcomes: Outcomes, why: str) -> Outcomes:
+        """Return `outcomes`, of which what was stored may not be durable or seen because of `why`."""
+        late = [
+            one._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
+            if isinstance(one, PutMessageResult) and one.stored
+            else one
+            for one in outcomes
+        ]
+        self._statistics.late([one for one in late if isinstance(one, PutMessageResult)])
+        return late

@@ -1,0 +1,92 @@
+"""One transaction of the log: place, write, then publish or take back.
+
+Every append goes through it: puts, client batches, Arrow batches, sink commits, deliveries, requeues. A filler gives
+records their places and writes their bytes (`record_run` for single records, `chunk_append` for columns); nothing of
+it counts before `publish`, and `take_back` removes what a failed write left.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rocketflow_store.model.errors import StoreFencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rocketflow_store.append.assigned_properties import AssignedProperties
+    from rocketflow_store.log.commit_log import CommitLog
+    from rocketflow_store.log.fence import Fence
+    from rocketflow_store.model.clock import Clock
+    from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
+    from rocketflow_store.views.queues.queue_offsets import QueueOffsets
+
+
+class LogAppend:
+    """Publishes what was written behind the log's end, or takes it back; under the put lock.
+
+    `store_timestamp` (ms) is that of the newest record, or of one that is gone: no later record is older.
+    """
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        offsets: QueueOffsets,
+        assigned: AssignedProperties,
+        dispatch: ConfirmedDispatch,
+        fence: Fence,
+        statistics: StoreStatistics,
+        clock: Clock,
+        store_timestamp: int,
+    ) -> None:
+        self.commit_log, self.offsets, self.assigned = commit_log, offsets, assigned
+        self._dispatch, self._fence, self._statistics = dispatch, fence, statistics
+        self._clock = clock
+        self.store_timestamp = store_timestamp
+
+    def tick(self) -> int:
+        """Return the store time (ms) of the next record: now, but never less than that of the one before."""
+        return max(self.store_timestamp, self._clock.now_ms())
+
+    def take_back(self, begin: int, error: BaseException) -> None:
+        """Remove what was written from `begin` on after `error`; a failed sync, or removal, fences the store."""
+        if isinstance(error, StoreFencedError):
+            self._fence.close(error)
+        try:
+            self.commit_log.undo(begin)
+        except StoreFencedError as failed:
+            self._fence.close(failed)
+            raise
+
+    @contextmanager
+    def taken_back_on_error(self, begin: int) -> Iterator[None]:
+        """Take back what was written from `begin` on if the block raises."""
+        try:
+            yield
+        except BaseException as error:
+            self.take_back(begin, error)
+            raise
+
+    def publish(
+        self,
+        end: int,
+        move_offsets: Callable[[], None],
+        rows: list[tuple[int, Dispatched]],
+        count: int,
+        store_timestamp: int,
+    ) -> None:
+        """Let the log end at `end`, queues advance (`move_offsets`), and dispatch take the `count` new records.
+
+        An interrupt in here fences the store: log, offsets and dispatch may disagree.
+        """
+        try:  # nothing below allocates much, or waits for anything
+            self.commit_log.publish(end)  # before the offsets: none is known of what is not in the log
+            move_offsets()
+            self._dispatch.extend(rows)
+            self.store_timestamp = store_timestamp
+        except BaseException as error:
+            self._fence.close_for(f"interrupted while publishing: {error!r}")
+            raise
+        self._statistics.put_times += count

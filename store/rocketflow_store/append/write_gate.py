@@ -1,0 +1,62 @@
+"""Whether a store takes puts now, and why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.model.errors import StoreClosedError, StoreFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rocketflow_store.log.commit_log import CommitLog
+    from rocketflow_store.log.fence import Fence
+    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+
+
+class WriteGate:
+    """Refuses writes after a failed sync, commit or dispatch, on a full disk, and after `close`."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        fence: Fence,
+        dispatch: ConfirmedDispatch,
+        is_disk_full: Callable[[], bool],
+    ) -> None:
+        self._path, self._config = path, config
+        self._commit_log, self._fence, self._dispatch = commit_log, fence, dispatch
+        self._is_disk_full = is_disk_full
+        self._closed = False
+
+    def close(self) -> None:
+        """Refuse every later write with StoreClosedError."""
+        self._closed = True
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether `check` may raise."""
+        return (
+            self._fence.error is not None
+            or self._commit_log.commit_error is not None
+            or self._dispatch.failure is not None
+            or self._closed
+            or self._is_disk_full()
+        )
+
+    def check(self) -> None:
+        """Raise if nothing may be written now; a dispatch that failed is tried again before."""
+        if self._closed:
+            raise StoreClosedError(self._path)
+        self._fence.check()
+        if self._dispatch.failure is not None:
+            self._dispatch.follow()
+        if self._commit_log.commit_error is not None:
+            raise self._commit_log.commit_error
+        if self._is_disk_full():
+            limit = self._config.disk_space_warning_level_ratio
+            raise StoreFullError(self._path, f"the disk is used beyond diskSpaceWarningLevelRatio ({limit} %)")

@@ -1,0 +1,79 @@
+"""A record that has everything but its place: its bytes, its queue, and what dispatch needs of it.
+
+The write path stamps the place (`format.record.place_record`); nobody decodes the properties again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow_store.format.record import RecordFields, encode_unplaced
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, string_hash
+from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.records.decoding.dispatch_rows import deliver_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocketflow_store.settings.store_config import StoreConfig
+
+
+class UnplacedRecord(NamedTuple):
+    """A record without its place: see `format.record.UnplacedBytes`.
+
+    `queue_id` is -1 if it gets no ConsumeQueue unit (prepared, rolled back); `tags_code` is that of its unit, `keys`
+    are its index keys as `topic#key`, `batch_num` is how many queue offsets it takes.
+    """
+
+    before: bytes
+    rest: bytes
+    size: int
+    topic: str
+    queue_id: int
+    tags_code: int
+    keys: list[str]
+    batch_num: int
+
+
+def unplaced_record(
+    fields: RecordFields, properties: Mapping[str, str], now_ms: int, config: StoreConfig, batch_num: int = 1
+) -> UnplacedRecord:
+    """Return the record of `fields`, whose property string is that of `properties`, with store time `now_ms`."""
+    topic, kind, get = fields.topic.decode(), fields.sys_flag & TRANSACTION_MASK, properties.get
+    tags = get(PROPERTY_TAGS)
+    tags_code = string_hash(tags) if tags else 0
+    if topic == SCHEDULE_TOPIC:
+        tags_code = deliver_time(get(PROPERTY_DELAY), now_ms, config.delay_levels_ms, tags_code)
+    keys = []
+    if kind != TRANSACTION_ROLLBACK:
+        uniq_key, named = get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS)
+        if uniq_key:
+            keys.append(f"{topic}#{uniq_key}")
+        if named:
+            keys += [f"{topic}#{key}" for key in named.split(" ") if key]
+        if tags and config.tag_entries:
+            keys.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
+    queue_id = fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1
+    record = encode_unplaced(fields, now_ms, config.append_prop_crc)
+    return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num)
+
+
+_FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PROPERTY_TAGS})\x01([^\x02]+)")
+
+
+def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[str]]:
+    """Return the TAGS of a property string, and the index keys of its record as `topic#key`.
+
+    Of properties that come twice the later one counts: see `format.properties.decode_properties`.
+    """
+    found = dict(_FACTS.findall(raw.decode("utf-8", "replace")))
+    uniq_key, named, tags = found.get(PROPERTY_UNIQ_KEY), found.get(PROPERTY_KEYS), found.get(PROPERTY_TAGS, "")
+    keys = [f"{topic}#{uniq_key}"] if uniq_key else []
+    if named:
+        keys += [f"{topic}#{key}" for key in named.split(" ") if key]
+    if tags and tag_entries:
+        keys.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
+    return tags, keys

@@ -1,0 +1,89 @@
+"""What dispatch needs of records that were placed one after the other: their units and their index keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pack_unit = UNIT_STRUCT.pack
+"""Return the bytes of a unit: physical offset, size, tags code."""
+
+
+class SideRow(NamedTuple):
+    """A record that gets units beside those of plain queues: of a BatchCQ topic, or of light queues (`lmq`).
+
+    `queue_id` is -1 if the record's own queue gets no unit here: it has a plain one, or none at all.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    batch_num: int
+    lmq: tuple[tuple[str, int], ...]
+
+
+class QueueUnits:
+    """Units of one queue that follow each other from `first` on."""
+
+    __slots__ = ("first", "queue_id", "topic", "units")
+
+    def __init__(self, topic: str, queue_id: int, first: int) -> None:
+        self.topic, self.queue_id, self.first = topic, queue_id, first
+        self.units: list[bytes] = []
+
+
+class RunRows:
+    """Rows of a run; `keys` are index keys as `topic#key`, each with its record's physical offset."""
+
+    __slots__ = (
+        "_current",
+        "first_phy_offset",
+        "key_offsets",
+        "keys",
+        "last_with_unit",
+        "side",
+        "store_timestamp",
+        "units",
+    )
+
+    def __init__(self, store_timestamp: int) -> None:
+        self.store_timestamp = store_timestamp
+        self.first_phy_offset = self.last_with_unit = -1
+        """Physical offsets of the first record, and of the last one that has a ConsumeQueue unit; -1: none."""
+        self.units: list[QueueUnits] = []
+        self._current: dict[tuple[str, int], QueueUnits] = {}
+        self.keys: list[str] = []
+        self.key_offsets: list[int] = []
+        self.side: list[SideRow] = []
+
+    def add_unit(self, queue: tuple[str, int], queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
+        """Add the unit of a record; a queue's units come in order."""
+        self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
+        self.last_with_unit = phy_offset
+
+    def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
+        """Return the list that takes the queue's units from `queue_offset` on."""
+        units = self._current.get(queue)
+        if units is None or units.first + len(units.units) != queue_offset:
+            units = self._current[queue] = QueueUnits(*queue, queue_offset)
+            self.units.append(units)
+        return units.units
+
+    def add_keys(self, keys: Sequence[str], phy_offset: int) -> None:
+        """Add the index keys of a record."""
+        self.keys += keys
+        self.key_offsets += [phy_offset] * len(keys)
+
+    def add_side(self, row: SideRow) -> None:
+        """Add a record with units beside those of plain queues."""
+        self.side.append(row)
+        if row.queue_id >= 0:
+            self.last_with_unit = row.phy_offset
