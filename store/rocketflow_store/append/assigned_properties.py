@@ -19,7 +19,7 @@ from rocketflow_store.model.property_names import (
     PROPERTY_INNER_NUM,
 )
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, TRANSACTION_COMMIT, TRANSACTION_MASK
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.queue_table import FileQueueTable
+
 
 _MAX_BATCH_NUM: Final = (1 << 15) - 1
 
@@ -53,9 +54,7 @@ class AssignedProperties:
         self._lmq = {topic for topic, _ in queues.names() if topic.startswith(LMQ_PREFIX)}
         self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
 
-    def assign(
-        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], *, queued: bool, given: bool
-    ) -> Assigned:
+    def assign(self, run: RecordRun, fields: RecordFields, properties: dict[str, str], *, given: bool) -> Assigned:
         """Add to `fields` and `properties` what the record gets here; a `given` record keeps what it has.
 
         MessageRejectedError where an inner batch, or the number of light queues, is not what it may be.
@@ -65,6 +64,7 @@ class AssignedProperties:
             return NOTHING_ASSIGNED
         if given:
             return Assigned(_batch_num(properties) if inner else 1, lmq_units(properties))
+        queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = run.next_offset(fields.topic.decode(), fields.queue_id) if queued else 0
         batch_num = self._inner_batch(fields, properties, queue_offset)
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""

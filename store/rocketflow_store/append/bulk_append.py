@@ -12,7 +12,7 @@ from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.results import AppendBatchResult
-from rocketflow_store.records.encoding.unplaced_record import unplaced_record
+from rocketflow_store.records.encoding.unplaced_record import RecordRules, unplaced_record
 from rocketflow_store.views.dispatch.run_rows import RunRows
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
+
 
 _UNITS_AT_ONCE: Final = 128
 """A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""
@@ -113,7 +114,7 @@ class BulkAppend:
                 placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
                 # no row may be seen before all of them are: every part is confirmed by the end of the last
                 rows: list[tuple[int, Dispatched]] = [(placer.end, head), *((placer.end, one.rows) for one in placed)]
-            self._publish(placer, rows, now_ms)
+            self._log_append.publish(placer.end, placer, rows, placer.count, now_ms)
             if self._sync_flush:
                 self._flush.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
@@ -123,14 +124,12 @@ class BulkAppend:
 
     def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> RunRows:
         queue_offset = self._offsets.next(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-        one = unplaced_record(fields, decode_properties(fields.properties), now_ms, self._config)
+        one = unplaced_record(fields, decode_properties(fields.properties), now_ms, RecordRules.of(self._config))
         assert one.size == size
         record = place_record(one.before, one.rest, queue_offset, phy_offset, self._config.append_prop_crc)
         self._commit_log.append(record, [(phy_offset, 0)])
         rows = RunRows(now_ms)
-        rows.first_phy_offset = phy_offset
-        rows.add_unit((COMMIT_TOPIC, COMMIT_QUEUE_ID), queue_offset, phy_offset, size, one.tags_code)
-        rows.add_keys(one.keys, phy_offset)
+        rows.add((COMMIT_TOPIC, COMMIT_QUEUE_ID), queue_offset, phy_offset, size, one.tags_code, one.keys)
         return rows
 
     def _append_chunk(self, chunk: EncodedChunk) -> PlacedChunk:
@@ -140,15 +139,8 @@ class BulkAppend:
         with self._log_append.taken_back_on_error(begin):
             placed = placer.place(chunk)
             ChunkWriter(self._commit_log, now_ms).write(placed)
-        self._publish(placer, [(placed.end, placed.rows)], now_ms)
+        self._log_append.publish(placer.end, placer, [(placed.end, placed.rows)], placer.count, now_ms)
         return placed
-
-    def _publish(self, placer: ChunkPlacer, rows: list[tuple[int, Dispatched]], now_ms: int) -> None:
-        def move_offsets() -> None:
-            self._offsets.join(placer.offsets)
-            placer.publish_light()
-
-        self._log_append.publish(placer.end, move_offsets, rows, placer.count, now_ms)
 
 
 def commit_record_fields(config: StoreConfig, body: bytes, properties: bytes, now_ms: int) -> RecordFields:

@@ -7,13 +7,16 @@ it counts before `publish`, and `take_back` removes what a failed write left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rocketflow_store.model.errors import StoreFencedError
+from rocketflow_store.append.chunk_append import ChunkPlacer
+from rocketflow_store.append.record_run import RecordRun
+from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rocketflow_store.append.assigned_properties import AssignedProperties
     from rocketflow_store.log.commit_log import CommitLog
@@ -69,21 +72,38 @@ class LogAppend:
             self.take_back(begin, error)
             raise
 
+    def append(self, run: RecordRun, delay_levels_ms: Sequence[int]) -> None:
+        """Write a run and publish it; what a failed write left is taken back."""
+        begin = self.commit_log.wrote_offset
+        rows, data = run.dispatched(delay_levels_ms)
+        try:
+            self.commit_log.append(data, run.stretches)
+        except StorePoolDeficientError:
+            raise  # before anything was written
+        except BaseException as error:
+            self.take_back(begin, error)
+            raise
+        self.publish(run.end, run.next_offsets, [(run.end, rows)], run.count, run.store_timestamp)
+
     def publish(
         self,
         end: int,
-        move_offsets: Callable[[], None],
+        next_offsets: Mapping[tuple[str, int], int] | ChunkPlacer,
         rows: list[tuple[int, Dispatched]],
         count: int,
         store_timestamp: int,
     ) -> None:
-        """Let the log end at `end`, queues advance (`move_offsets`), and dispatch take the `count` new records.
+        """Let the log end at `end`, queues advance to `next_offsets`, and dispatch take the `count` new records.
 
         An interrupt in here fences the store: log, offsets and dispatch may disagree.
         """
         try:  # nothing below allocates much, or waits for anything
             self.commit_log.publish(end)  # before the offsets: none is known of what is not in the log
-            move_offsets()
+            if isinstance(next_offsets, ChunkPlacer):
+                self.offsets.join(next_offsets.offsets)
+                next_offsets.publish_light()
+            else:
+                self.offsets.move_to(next_offsets)
             self._dispatch.extend(rows)
             self.store_timestamp = store_timestamp
         except BaseException as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.append.assigned_properties import NOTHING_ASSIGNED
 from rocketflow_store.append.put_lock import PutLock, WaitingPut
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.append.requests import LATE, Outcomes, Positions, PutRequest, body_size
@@ -30,10 +31,10 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import encode_host, host_digits, offset_msg_id
-from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH
+from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_NUM
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.encoding.batch_records import encode_batches
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.side_queues import SideQueues
+
 
 _MANY_MESSAGES: Final = 256
 """From so many messages in batches on columns are made of them: that takes as long for a few as for these."""
@@ -211,7 +213,7 @@ class PutPath:
             self._encoder.begin_run(len(requests))
             outcomes = self._take(run, requests, entries, now_ms)
             if run.count:
-                self._write(run, now_ms)
+                self._log_append.append(run, self._delay_levels_ms)
             self._refusing = False
             return outcomes
         except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
@@ -223,17 +225,6 @@ class PutPath:
             return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
         finally:
             statistics.lock_began_ms = 0
-
-    def _write(self, run: RecordRun, now_ms: int) -> None:
-        append, begin = self._log_append, self._log_append.commit_log.wrote_offset
-        rows = run.dispatched(self._delay_levels_ms)
-        run.check_room()
-        try:
-            run.write()
-        except BaseException as error:
-            append.take_back(begin, error)
-            raise
-        append.publish(run.end, run.move_offsets, [(run.end, rows)], run.count, now_ms)
 
     def _take(
         self, run: RecordRun, requests: Sequence[PutRequest], entries: dict[int, Positions], now_ms: int
@@ -351,9 +342,10 @@ class PutPath:
     def _take_fields(
         self, run: RecordRun, fields: RecordFields, properties: dict[str, str], now_ms: int, *, given: bool
     ) -> PutMessageResult:
-        queued = fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
-        assigned = self._log_append.assigned.assign(run, fields, properties, queued=queued, given=given)
-        one = unplaced_record(fields, properties, now_ms, self._config, assigned.batch_num)
+        assigned = NOTHING_ASSIGNED
+        if self._config.enable_lmq or fields.sys_flag & INNER_BATCH_FLAG or PROPERTY_INNER_NUM in properties:
+            assigned = self._log_append.assigned.assign(run, fields, properties, given=given)
+        one = unplaced_record(fields, properties, now_ms, self._encoder.rules, assigned.batch_num)
         size = one.size
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
+
 MAX_RUN_MESSAGES: Final = 1024
 MAX_RUN_BYTES: Final = 4 << 20
 
@@ -36,7 +37,6 @@ class RecordRun:
     __slots__ = (
         "_commit_log",
         "_is_plain",
-        "_next",
         "_offsets",
         "_parts",
         "_phy_offsets",
@@ -44,12 +44,13 @@ class RecordRun:
         "_room_to",
         "_rows",
         "_sizes",
-        "_stretches",
         "_written",
         "by_columns",
         "count",
         "end",
+        "next_offsets",
         "store_timestamp",
+        "stretches",
     )
 
     def __init__(
@@ -74,29 +75,31 @@ class RecordRun:
         self._rows = RunRows(store_timestamp)
         self._parts: list[bytes | memoryview] = []
         self._written = 0
-        self._stretches: list[tuple[int, int]] = []
+        self.stretches: list[tuple[int, int]] = []
+        """See `CommitLog.append`."""
         self._phy_offsets: list[int] = []
         self._sizes: list[int] = []
-        self._next: dict[tuple[str, int], int] = {}
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        """Of the queues that this run was asked for."""
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the queue's next message of this run gets."""
-        following = self._next.get((topic, queue_id))
+        following = self.next_offsets.get((topic, queue_id))
         if following is None:
-            following = self._next[topic, queue_id] = self._offsets.next(topic, queue_id)
+            following = self.next_offsets[topic, queue_id] = self._offsets.next(topic, queue_id)
         return following
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
         """Give the queue's next `count` offsets away."""
-        self._next[topic, queue_id] = self.next_offset(topic, queue_id) + count
+        self.next_offsets[topic, queue_id] = self.next_offset(topic, queue_id) + count
 
     def place(self, size: int) -> int:
         """Return the physical offset of the next `size` bytes, which lie in one file and are given away."""
         phy_offset = self.end
         if phy_offset + size > self._room_to:
             phy_offset, self._room_to = self._commit_log.place_one(size, phy_offset)
-            if phy_offset != self.end or not self._stretches:
-                self._stretches.append((phy_offset, self._written))
+            if phy_offset != self.end or not self.stretches:
+                self.stretches.append((phy_offset, self._written))
         self.end = phy_offset + size
         self._written += size
         return phy_offset
@@ -111,7 +114,7 @@ class RecordRun:
         before, rest, size, topic, queue_id, tags_code, keys, batch_num = one
         queue_offset, queue = 0, (topic, queue_id)
         if queue_id >= 0:
-            known = self._next.get(queue)
+            known = self.next_offsets.get(queue)
             queue_offset = self._offsets.next(topic, queue_id) if known is None else known
         if phy_offset is None:
             phy_offset = self.place(size)
@@ -121,18 +124,13 @@ class RecordRun:
             self._sizes.append(size)
         else:
             rows = self._rows
-            if not self.count:
-                rows.first_phy_offset = phy_offset
-            if queue_id >= 0 and self._is_plain(topic):
-                rows.add_unit(queue, queue_offset, phy_offset, size, tags_code)
-                queue_id = -1
-            if queue_id >= 0 or lmq:
-                place = queue_offset, phy_offset, size
-                rows.add_side(SideRow(topic, queue_id, *place, tags_code, self.store_timestamp, batch_num, lmq))
-            if keys:
-                rows.add_keys(keys, phy_offset)
+            plain = queue_id >= 0 and self._is_plain(topic)
+            rows.add(queue if plain else None, queue_offset, phy_offset, size, tags_code, keys)
+            if lmq or (queue_id >= 0 and not plain):
+                place = -1 if plain else queue_id, queue_offset, phy_offset, size
+                rows.add_side(SideRow(topic, *place, tags_code, self.store_timestamp, batch_num, lmq))
         if one.queue_id >= 0:
-            self._next[queue] = queue_offset + batch_num
+            self.next_offsets[queue] = queue_offset + batch_num
         self.count += 1
         return queue_offset, phy_offset
 
@@ -155,7 +153,7 @@ class RecordRun:
             queue_offset += 1
             phy_offset += size
         rows.last_with_unit = places[-1]
-        self._next[queue] = queue_offset
+        self.next_offsets[queue] = queue_offset
         self.count += len(records)
         return first, places
 
@@ -166,29 +164,13 @@ class RecordRun:
         self._phy_offsets += phy_offsets
         self._sizes += sizes
 
-    def dispatched(self, delay_levels_ms: Sequence[int]) -> RunRows | DispatchRows:
-        """Return what is to be dispatched."""
+    def dispatched(self, delay_levels_ms: Sequence[int]) -> tuple[RunRows | DispatchRows, bytes | memoryview]:
+        """Return what is to be dispatched, and the records' bytes: `stretches` says where these go."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if not self.by_columns:
-            return self._rows
+            return self._rows, data
         sizes = np.array(self._sizes, np.int64)
-        records = RecordColumns(pa.py_buffer(self._data()), np.cumsum(sizes) - sizes, sizes)
+        records = RecordColumns(pa.py_buffer(data), np.cumsum(sizes) - sizes, sizes)
         rows = rows_of_records(records, 0, delay_levels_ms)
         rows.phy_offsets = np.array(self._phy_offsets, np.int64)
-        return rows
-
-    def check_room(self) -> None:
-        """Raise StorePoolDeficientError if a file is needed and no buffer is left for it."""
-        self._commit_log.check_room(self._stretches)
-
-    def write(self) -> None:
-        """Write the records; nothing is published."""
-        self._commit_log.append(self._data(), self._stretches)
-
-    def move_offsets(self) -> None:
-        """Let the queues advance."""
-        self._offsets.move_to(self._next)
-
-    def _data(self) -> bytes | memoryview:
-        if len(self._parts) > 1:
-            self._parts = [b"".join(self._parts)]
-        return self._parts[0]
+        return rows, data

@@ -108,19 +108,17 @@ class CommitLog:
             else:
                 self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
-    def check_room(self, stretches: Sequence[tuple[int, int]]) -> None:
-        """Raise StorePoolDeficientError if a stretch needs a new file and no buffer is left for it: see `append`."""
-        buffered = self._buffered
-        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
-            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
-
     def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
         """Write encoded records behind the end. Nothing is published; `undo` takes back what a failed write left.
+
+        Raises StorePoolDeficientError before anything is written if a file is needed and no buffer is left for it.
 
         A stretch (physical offset, position in `data`) holds records that lie together in one file; `place_one` gave
         the places.
         """
-        at = self.wrote_offset
+        at, buffered = self.wrote_offset, self._buffered
+        if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
+            raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         for phy_offset, part in _parts(data, stretches):
             if phy_offset != at:
                 self._end_file(at)
@@ -135,7 +133,8 @@ class CommitLog:
         """
         offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
-        check_fits_a_file(size, file_size)
+        if size + BLANK_SIZE > file_size:
+            check_fits_a_file(size, file_size)
         left = file_size - offset % file_size
         if size + BLANK_SIZE > left:
             offset, left = offset + left, file_size

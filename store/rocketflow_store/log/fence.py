@@ -19,22 +19,18 @@ class Fence:
 
     def __init__(self, path: Path, commit_log: CommitLog) -> None:
         self._path, self._commit_log = path, commit_log
-        self._error: StoreFencedError | None = None
-
-    @property
-    def error(self) -> StoreFencedError | None:
-        """Why the store is fenced, or None if it is not."""
-        return self._error
+        self.error: StoreFencedError | None = None
+        """Why the store is fenced, or None if it is not; for others to read."""
 
     def check(self) -> None:
         """Raise StoreFencedError if the store is fenced."""
-        if self._error is not None:
-            raise StoreFencedError(self._path, self._error.why)
+        if self.error is not None:
+            raise StoreFencedError(self._path, self.error.why)
 
     def close(self, error: StoreFencedError) -> None:
         """Fence the store, unless it is fenced already."""
-        if self._error is None:
-            self._error = error
+        if self.error is None:
+            self.error = error
             events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 
     def close_for(self, why: str) -> None:

@@ -7,6 +7,7 @@ crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
 from typing import Final
@@ -63,6 +64,11 @@ def index_hash(topic: str, key: str) -> int:
 def index_hash_of(text: str) -> int:
     """Return `index_hash` of a topic and a key that are joined by `#`."""
     return _tag_hash(text) if _TAG_MARK in text else _index_hash(text)
+
+
+def index_hashes_one_by_one(texts: Sequence[str]) -> list[int]:
+    """Return `index_hash_of` of each text."""
+    return [_tag_hash(text) if _TAG_MARK in text else _index_hash(text) for text in texts]
 
 
 def _index_hash(text: str) -> int:

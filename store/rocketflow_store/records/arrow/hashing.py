@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Hashes = npt.NDArray[np.uint32]
 
 _POWERS_KEPT: Final = 4096
-_TOGETHER_FROM: Final = 6
+TOGETHER_FROM: Final = 6
 """From so many keys of one length on a product of columns is quicker than a loop."""
 
 
@@ -81,16 +81,14 @@ def _inside(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def index_hashes_of(texts: Sequence[str]) -> list[int]:
-    """Return `index_hash_of` of each text: those of one length together, where they are a few."""
-    if len(texts) < _TOGETHER_FROM:
-        return [index_hash_of(text) for text in texts]
+    """Return `index_hash_of` of each text: those of one length together."""
     by_width: dict[int, list[int]] = {}
     for at, text in enumerate(texts):
         by_width.setdefault(len(text), []).append(at)
     hashes = [0] * len(texts)
     for width, places in by_width.items():
         joined = "".join([texts[at] for at in places])
-        if len(places) < _TOGETHER_FROM or width >= _POWERS_KEPT or not joined.isascii():
+        if len(places) < TOGETHER_FROM or width >= _POWERS_KEPT or not joined.isascii():
             for at in places:
                 hashes[at] = index_hash_of(texts[at])
             continue

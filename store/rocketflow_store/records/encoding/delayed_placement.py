@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TIMER_REQUESTS: Final = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
 """In the order in which RocketMQ looks for them."""
 REQUESTS: Final = (PROPERTY_DELAY, *TIMER_REQUESTS)
-_LATER: Final = frozenset(REQUESTS)
+LATER: Final = frozenset(REQUESTS)
 """A message without any of these is stored where it was sent to."""
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _INT32_MAX: Final = (1 << 31) - 1
@@ -70,8 +70,6 @@ def place_for_later(
     Now is what the clock says, though it went back and store times do not: nothing is delivered before its time.
     MessageRejectedError for what RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
     """
-    if _LATER.isdisjoint(properties):
-        return topic, queue_id
     kind = sys_flag & TRANSACTION_MASK
     if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return topic, queue_id

@@ -58,8 +58,13 @@ from rocketflow_store.model.topic_names import (
     check_send_topic,
 )
 from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
-from rocketflow_store.records.encoding.delayed_placement import place_for_later
-from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord, dispatch_keys, unplaced_record
+from rocketflow_store.records.encoding.delayed_placement import LATER, place_for_later
+from rocketflow_store.records.encoding.unplaced_record import (
+    RecordRules,
+    UnplacedRecord,
+    dispatch_keys,
+    unplaced_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +106,9 @@ class MessageEncoder:
         self._config = config
         self._store_host = encode_host(config.store_host)
         self._uniq_prefix, self._uniq_tick, self._uniq_end = "", 0, 0
+        self.rules = RecordRules.of(config)
+        self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
+        """Bytes of the properties that the record's CRC takes."""
         self.timer_congestion: TimerCongestion | None = None
         """Where somebody counts timer messages."""
 
@@ -131,9 +139,11 @@ class MessageEncoder:
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
         properties = self.own_properties(message)
-        topic, queue_id = place_for_later(message.topic, queue_id, properties, message.sys_flag, self._config)
-        if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:
-            self.timer_congestion.check(properties)
+        topic = message.topic
+        if not LATER.isdisjoint(properties):
+            topic, queue_id = place_for_later(topic, queue_id, properties, message.sys_flag, self._config)
+            if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:
+                self.timer_congestion.check(properties)
         if PROPERTY_UNIQ_KEY not in properties:
             properties[PROPERTY_UNIQ_KEY] = self._next_uniq_key()
         try:
@@ -141,7 +151,7 @@ class MessageEncoder:
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
-        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
+        reserved = self._reserved
         if len(raw) + reserved > MAX_PROPERTIES_SIZE:
             raise MessageRejectedError(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
@@ -193,7 +203,7 @@ class MessageEncoder:
             born_host = self._store_host if batch.born_host is None else encode_host(batch.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
-        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
+        reserved = self._reserved
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
         if len(batch.body) > room:  # mostly the whole batch is smaller than the properties of one may be
             _check_properties(batch.body, positions, room)
@@ -251,21 +261,21 @@ class MessageEncoder:
                 self._store_host,
                 batch.reconsume_times,
             )
-            record = unplaced_record(fields, properties, now_ms, self._config)
+            record = unplaced_record(fields, properties, now_ms, self.rules)
             made.append((record, lmq_units(properties) if PROPERTY_INNER_MULTI_DISPATCH in properties else ()))
         return made
 
     def plain_entries(self, batch: CheckedBatch, now_ms: int) -> list[UnplacedRecord]:
         """As `batch_records`, for a batch whose entries name no light queues: in one loop, since it is every send's."""
-        config, body, topic, suffix = self._config, bytes(batch.body), batch.topic, batch.suffix
+        body, topic, suffix = bytes(batch.body), batch.topic, batch.suffix
         fields = RecordFields(
             *(topic.encode(), batch.queue_id, b"", b"", 0, batch.sys_flag, batch.born_timestamp),
             *(batch.born_host, self._store_host, batch.reconsume_times),
         )
         magic, after, topic_part = batch_parts(fields, now_ms)
         fixed = 20 + 16 + len(after) + 4 + len(topic_part) + 2
-        reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
-        tag_entries, queue_id, made = config.tag_entries, batch.queue_id, []
+        reserved = self._reserved
+        tag_entries, queue_id, made = self.rules.tag_entries, batch.queue_id, []
         for at in batch.positions:
             flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
             body_end = at + BODY_AT + body_size

@@ -38,15 +38,30 @@ class UnplacedRecord(NamedTuple):
     batch_num: int
 
 
+class RecordRules(NamedTuple):
+    """What the settings say of every record."""
+
+    delay_levels_ms: tuple[int, ...]
+    tag_entries: bool
+    """Whether the index names the TAGS of messages."""
+    property_crc: bool
+    """Whether a record ends with a CRC of itself."""
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> RecordRules:
+        """Return the rules of `config`, of which the profile is decided."""
+        return cls(config.delay_levels_ms, config.tag_entries, config.append_prop_crc)
+
+
 def unplaced_record(
-    fields: RecordFields, properties: Mapping[str, str], now_ms: int, config: StoreConfig, batch_num: int = 1
+    fields: RecordFields, properties: Mapping[str, str], now_ms: int, rules: RecordRules, batch_num: int = 1
 ) -> UnplacedRecord:
     """Return the record of `fields`, whose property string is that of `properties`, with store time `now_ms`."""
     topic, kind, get = fields.topic.decode(), fields.sys_flag & TRANSACTION_MASK, properties.get
     tags = get(PROPERTY_TAGS)
     tags_code = string_hash(tags) if tags else 0
     if topic == SCHEDULE_TOPIC:
-        tags_code = deliver_time(get(PROPERTY_DELAY), now_ms, config.delay_levels_ms, tags_code)
+        tags_code = deliver_time(get(PROPERTY_DELAY), now_ms, rules.delay_levels_ms, tags_code)
     keys = []
     if kind != TRANSACTION_ROLLBACK:
         uniq_key, named = get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS)
@@ -54,10 +69,10 @@ def unplaced_record(
             keys.append(f"{topic}#{uniq_key}")
         if named:
             keys += [f"{topic}#{key}" for key in named.split(" ") if key]
-        if tags and config.tag_entries:
+        if tags and rules.tag_entries:
             keys.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
     queue_id = fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1
-    record = encode_unplaced(fields, now_ms, config.append_prop_crc)
+    record = encode_unplaced(fields, now_ms, rules.property_crc)
     return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num)
 
 

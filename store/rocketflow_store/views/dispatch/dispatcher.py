@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
-from rocketflow_store.records.arrow.hashing import index_hashes_of
+from rocketflow_store.model.java_compat import index_hashes_one_by_one
+from rocketflow_store.records.arrow.hashing import TOGETHER_FROM, index_hashes_of
 from rocketflow_store.records.arrow.queue_column import QueueColumn
 
 if TYPE_CHECKING:
@@ -62,10 +63,11 @@ class Dispatcher:
         if index is None or not rows.keys:
             return
         keys, places, floor = rows.keys, rows.key_offsets, index.next_phy_offset
+        hashes_of = index_hashes_one_by_one if len(keys) < TOGETHER_FROM else index_hashes_of
         if rows.first_phy_offset < floor:  # a failed dispatch is done again
             kept = [at for at, place in enumerate(places) if place >= floor]
             keys, places = [keys[at] for at in kept], [places[at] for at in kept]
-        index.put_run(index_hashes_of(keys), places, rows.store_timestamp)
+        index.put_run(hashes_of(keys), places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""

@@ -64,10 +64,24 @@ class RunRows:
         self.key_offsets: list[int] = []
         self.side: list[SideRow] = []
 
-    def add_unit(self, queue: tuple[str, int], queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
-        """Add the unit of a record; a queue's units come in order."""
-        self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
-        self.last_with_unit = phy_offset
+    def add(
+        self,
+        queue: tuple[str, int] | None,
+        queue_offset: int,
+        phy_offset: int,
+        size: int,
+        tags_code: int,
+        keys: Sequence[str],
+    ) -> None:
+        """Add a record: its unit in `queue` (None: it gets none there) and its index keys, as `topic#key`."""
+        if self.first_phy_offset < 0:
+            self.first_phy_offset = phy_offset
+        if queue is not None:
+            self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
+            self.last_with_unit = phy_offset
+        if keys:
+            self.keys += keys
+            self.key_offsets += [phy_offset] * len(keys)
 
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
         """Return the list that takes the queue's units from `queue_offset` on."""
@@ -76,11 +90,6 @@ class RunRows:
             units = self._current[queue] = QueueUnits(*queue, queue_offset)
             self.units.append(units)
         return units.units
-
-    def add_keys(self, keys: Sequence[str], phy_offset: int) -> None:
-        """Add the index keys of a record."""
-        self.keys += keys
-        self.key_offsets += [phy_offset] * len(keys)
 
     def add_side(self, row: SideRow) -> None:
         """Add a record with units beside those of plain queues."""

@@ -175,7 +175,7 @@ class UnitFiles:
         position, at = number * self.UNIT_SIZE, 0
         first, length = position, len(data)
         mapped = self._queue.find(position)
-        if mapped is not None and position + length <= mapped.end_offset:
+        if mapped is not None and position + length <= mapped.file_from_offset + mapped.file_size:
             mapped.write(position - mapped.file_from_offset, data)
             at = length
         while at < length:
