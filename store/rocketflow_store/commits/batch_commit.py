@@ -13,7 +13,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -34,12 +34,8 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import numpy.typing as npt
-
-    from rocketflow_store.engine.message_store import MessageStore
+    from rocketflow_store.commits.commit_target import CommitLogReads, CommitTarget
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.results import AppendBatchResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
@@ -107,18 +103,6 @@ class CommitResult:
     end_offset: int
 
 
-class CommitLogReads(Protocol):
-    """What the look-up needs of a store or a reader."""
-
-    paths: StorePaths
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
-
-    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
-
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
-
-
 def check_sink_id(sink_id: str) -> str:
     """Refuse an id that cannot be a tag and a key."""
     if not _SINK_ID.match(sink_id):
@@ -173,7 +157,7 @@ def commit_at(store: CommitLogReads, phy_offset: int, sink_id: str) -> CommitEnv
 
 
 def commit_batch(
-    store: MessageStore, batch: SinkBatch, *, queues: int | None = None, replay_mismatch: str = "error"
+    store: CommitTarget, batch: SinkBatch, *, queues: int | None = None, replay_mismatch: str = "error"
 ) -> CommitResult:
     """Bring a batch into the log once: all rows or none, in the order of its parts, visible at one instant.
 
@@ -185,7 +169,7 @@ def commit_batch(
         return _commit_batch(store, batch, queues, replay_mismatch)
 
 
-def _commit_batch(store: MessageStore, batch: SinkBatch, queues: int | None, replay_mismatch: str) -> CommitResult:
+def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, replay_mismatch: str) -> CommitResult:
     store.dispatch_pending()
     last = last_commit(store, batch.sink_id)
     newest = newest_run(store.paths.staging, batch.sink_id)
@@ -224,7 +208,7 @@ def _commit_batch(store: MessageStore, batch: SinkBatch, queues: int | None, rep
 
 
 def append_with_envelope(
-    store: MessageStore,
+    store: CommitTarget,
     envelope: CommitEnvelope,
     chunks: Iterable[EncodedChunk],
     *,

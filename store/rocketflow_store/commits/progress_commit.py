@@ -24,7 +24,7 @@ from rocketflow_store.telemetry import events
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.engine.message_store import MessageStore
+    from rocketflow_store.commits.commit_target import CommitTarget
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
 _NO_DIGEST: Final = ""
@@ -51,7 +51,7 @@ class ProgressBatch:
     chunks: Sequence[EncodedChunk] = field(default=())
 
 
-def commit_progress(store: MessageStore, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
+def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
     """Append the envelope and all rows as one commit: durable on return, seen at one instant, all or nothing.
 
     New topics get `queues` queues. ProgressMovedError, with nothing written, where `after` is not the last commit.
@@ -78,7 +78,7 @@ def commit_progress(store: MessageStore, batch: ProgressBatch, *, queues: int | 
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 
 
-def _check_unmoved(store: MessageStore, batch: ProgressBatch) -> None:
+def _check_unmoved(store: CommitTarget, batch: ProgressBatch) -> None:
     seen, now = _named(batch.after), _named(last_commit(store, batch.sink_id))
     if seen != now:
         why = f"{batch.sink_id}: planned from {seen}, but the last commit is {now}; plan again from there"

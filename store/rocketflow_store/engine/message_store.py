@@ -34,6 +34,7 @@ from rocketflow_store.files.read_once import ReadOnce
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_paths import check_writable_directory
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
+from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.model.errors import (
     MessageRejectedError,
     StoreAccessError,
@@ -142,7 +143,7 @@ class MessageStore:
         self._closed = self._forsaken = False
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
         self._mark_open()
-        self._dispatch = ConfirmedDispatch(parts)
+        self._dispatch = self._confirmed_dispatch(parts)
         on_error.callback(self._dispatch.confirm_file.close, remove=False)
         self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
         self._clean = CleanService(
@@ -168,6 +169,26 @@ class MessageStore:
             first_s=_FIRST_CLEAN_S,
             failed=self._tell_held,
         )
+
+    def _confirmed_dispatch(self, parts: StoreParts) -> ConfirmedDispatch:
+        end = parts.commit_log.committed_offset
+        confirm_file = ConfirmFile(
+            parts.paths,
+            end,
+            end,
+            synced=parts.sync_flush,
+            record_crc=parts.config.append_prop_crc,
+            timestamp=parts.least_timestamp,
+            tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
+        )
+        dispatch = ConfirmedDispatch(
+            *(self.path, parts.dispatcher, parts.index, parts.log, parts.commit_log, parts.fence, confirm_file),
+            (parts.store_timestamp, parts.dispatched_phy_offset),
+            sync_flush=parts.sync_flush,
+        )
+        if parts.sync_flush:
+            parts.flush.synced = dispatch.follow_for_all
+        return dispatch
 
     def _wire_writing(self, parts: StoreParts, appended: Callable[[], None] | None) -> None:
         """Put the write path together; `appended` is told of puts that nobody waits for."""
@@ -585,7 +606,7 @@ class MessageStore:
         self._check_open()
         began_ns = time.perf_counter_ns()
         result = self._queries.get_message(topic, queue_id, offset, max_count, tags)
-        self._statistics.got(result, time.perf_counter_ns() - began_ns)
+        self._statistics.got(result.message_count, time.perf_counter_ns() - began_ns)
         return result
 
     def read(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rocketflow_store.model.results import PutMessageResult
     from rocketflow_store.model.status import PutMessageStatus
-    from rocketflow_store.reading.get_message_result import GetMessageResult
 
 PUT_TIME_BUCKETS: Final = (
     "[<=0ms]",
@@ -88,12 +87,12 @@ class StoreStatistics:
         with self._lock:
             self._late += sum(result.physical_offset >= 0 for result in results)
 
-    def got(self, result: GetMessageResult, elapsed_ns: int) -> None:
-        """A get was answered."""
+    def got(self, messages: int, elapsed_ns: int) -> None:
+        """Count a get that was answered with so many messages."""
         with self._lock:
-            if result.message_count:
+            if messages:
                 self._found += 1
-                self._transferred += result.message_count
+                self._transferred += messages
             else:
                 self._miss += 1
             self._get_time_max_ns = max(self._get_time_max_ns, elapsed_ns)

@@ -21,7 +21,7 @@ from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocketflow_store.commits.batch_commit import CommitLogReads
+    from rocketflow_store.commits.commit_target import CommitLogReads
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.config_files import TopicsFile
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope

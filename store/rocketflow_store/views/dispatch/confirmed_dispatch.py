@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.telemetry import events
@@ -18,8 +17,14 @@ from rocketflow_store.views.dispatch.run_rows import RunRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-    from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.log.commit_log import CommitLog
+    from rocketflow_store.log.fence import Fence
+    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.metadata.native.confirm import ConfirmFile
+    from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+    from rocketflow_store.views.index.index_service import IndexService
 
 Dispatched: TypeAlias = RunRows | DispatchRows
 """What was appended with one write, or one chunk of it."""
@@ -28,38 +33,34 @@ Dispatched: TypeAlias = RunRows | DispatchRows
 class ConfirmedDispatch:
     """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or is in the files (ASYNC_FLUSH)."""
 
-    def __init__(self, parts: StoreParts) -> None:
-        self._parts = parts
-        self._dispatcher, self._commit_log, self._sync_flush = parts.dispatcher, parts.commit_log, parts.sync_flush
+    def __init__(
+        self,
+        path: Path,
+        dispatcher: Dispatcher,
+        index: IndexService,
+        log: CommitLogView,
+        commit_log: CommitLog,
+        fence: Fence,
+        confirm_file: ConfirmFile,
+        newest: tuple[int, int],
+        *,
+        sync_flush: bool,
+    ) -> None:
+        """`newest` is the store time (ms) and the physical offset of the newest record that was dispatched before."""
+        self._path, self._dispatcher, self._index, self._log = path, dispatcher, index, log
+        self._commit_log, self._fence, self._sync_flush = commit_log, fence, sync_flush
         self.lock = threading.RLock()
         self._pending: deque[tuple[int, Dispatched]] = deque()
-        end = parts.commit_log.committed_offset
-        self.confirm_offset = end
+        self.confirm_offset = commit_log.committed_offset
         """Up to where readers may see the log."""
-        self.confirm_file = ConfirmFile(
-            parts.paths,
-            end,
-            end,
-            synced=parts.sync_flush,
-            record_crc=parts.config.append_prop_crc,
-            timestamp=parts.least_timestamp,
-            tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
-        )
+        self.confirm_file = confirm_file
         self.failure: BaseException | None = None
         """What the last call of `follow` failed with, None where it went well."""
-        self.dispatched_timestamp = parts.store_timestamp
-        """Store time of the last record that was dispatched (ms)."""
-        self.dispatched_phy_offset = parts.dispatched_phy_offset
-        """Physical offset of the last record that got a ConsumeQueue unit."""
-        if parts.sync_flush:
-            parts.flush.synced = self._follow_for_all
-
-    def add(self, end_offset: int, rows: Dispatched) -> None:
-        """These rows were appended, up to `end_offset`; under the put lock, in the order of the log."""
-        self._pending.append((end_offset, rows))
+        self.dispatched_timestamp, self.dispatched_phy_offset = newest
+        """Store time (ms) of the last record that was dispatched, and where the last one with a unit is."""
 
     def extend(self, rows: Iterable[tuple[int, Dispatched]]) -> None:
-        """As `add`, for several."""
+        """Take rows that were appended, each up to an end offset; under the put lock, in the order of the log."""
         self._pending.extend(rows)
 
     def follow(self, until: int | None = None) -> None:
@@ -89,10 +90,10 @@ class ConfirmedDispatch:
             except BaseException as error:
                 if self.failure is None:
                     offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
-                    events.tell(events.HELD_UP, self._parts.paths.root, "log", why, offset=offset, count=len(ready))
+                    events.tell(events.HELD_UP, self._path, "log", why, offset=offset, count=len(ready))
                 self.failure = error
                 if isinstance(error, StoreFencedError):
-                    self._parts.fence.close(error)
+                    self._fence.close(error)
                 raise
             self.failure = None
 
@@ -108,7 +109,7 @@ class ConfirmedDispatch:
         if with_unit >= 0:
             self.dispatched_phy_offset = with_unit
 
-    def _follow_for_all(self) -> None:
+    def follow_for_all(self) -> None:
         """What was synced for many is dispatched once; each of them finds that done, or what it failed with."""
         with suppress(Exception):
             self.follow()
@@ -116,8 +117,8 @@ class ConfirmedDispatch:
     def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
         phy_offset = first.first_phy_offset if isinstance(first, RunRows) else int(first.phy_offsets[0])
-        if self._parts.index.end_phy_offset >= phy_offset or not self._parts.index.is_whole:
-            self._parts.index.recover(phy_offset, self._parts.log.store_timestamp_at)
+        if self._index.end_phy_offset >= phy_offset or not self._index.is_whole:
+            self._index.recover(phy_offset, self._log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:
         if len(ready) == 1 and isinstance(ready[0], RunRows):  # of every put that comes alone

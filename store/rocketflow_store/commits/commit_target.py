@@ -1,0 +1,54 @@
+"""What a commit needs of the store that it goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketflow_store.format.record import RecordFields
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.results import AppendBatchResult
+    from rocketflow_store.records.encoding.encode import EncodedChunk
+    from rocketflow_store.settings.store_config import StoreConfig
+
+
+class CommitLogReads(Protocol):
+    """What the look-up needs of a store or a reader."""
+
+    paths: StorePaths
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
+
+    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
+
+    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+
+
+class CommitTarget(CommitLogReads, Protocol):
+    """A store that is open for writing."""
+
+    path: Path
+    config: StoreConfig
+    commit_lock: threading.RLock
+
+    @property
+    def max_phy_offset(self) -> int: ...
+
+    def dispatch_pending(self) -> None: ...
+
+    def ensure_topic(self, topic: str, queues: int | None = None) -> None: ...
+
+    def append_commit(
+        self,
+        envelope: Callable[[int, int], RecordFields],
+        chunks: Iterable[EncodedChunk],
+        check: Callable[[], None] | None = None,
+    ) -> AppendBatchResult: ...
