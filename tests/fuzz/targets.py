@@ -34,6 +34,7 @@ from rocketflow_store.delivery.timer.timer_checkpoint import TimerCheckpoint, de
 from rocketflow_store.delivery.timer.timer_files import TimerStop, decode_timer_stop
 from rocketflow_store.delivery.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
 from rocketflow_store.delivery.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
+from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
@@ -42,7 +43,6 @@ from rocketflow_store.format.properties import decode_properties, encode_propert
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import StoreMeta

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.files.fastjson import format_json, parse_json_object
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import (
     ConfigFileError,
@@ -26,7 +27,6 @@ from rocketflow_store.metadata.config_files import (
     validate_group,
     validate_topic,
 )
-from rocketflow_store.metadata.config_files.fastjson import format_json, parse_json_object
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
 from tests.conftest import GOLDEN, extract

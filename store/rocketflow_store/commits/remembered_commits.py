@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import text_field
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import text_field
 from rocketflow_store.metadata.native.commit_envelope import (
     COMMIT_QUEUE_ID,
     COMMIT_TOPIC,

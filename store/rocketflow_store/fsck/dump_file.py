@@ -312,7 +312,7 @@ def _timer_check(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+    from rocketflow_store.files.fastjson import parse_json_object
 
     try:
         value = parse_json_object(bytes(data).decode("utf-8"))

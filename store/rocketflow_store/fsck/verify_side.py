@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import int64_field, text_field
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
 from rocketflow_store.format.derived_profile import PROFILES
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import int64_field, text_field
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import StoreLayout
 from rocketflow_store.model.errors import StoreError

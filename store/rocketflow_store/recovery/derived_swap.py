@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.files import os_files
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.metadata.native.healing import end_healing, unfinished_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.model.errors import StoreVersionError

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketflow_store.delivery.delay.redelivery import ScheduleReads, due_units, levels_of, why_not
-from rocketflow_store.metadata.config_files.json_fields import offset_map
+from rocketflow_store.files.json_fields import offset_map
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC

@@ -24,8 +24,8 @@ from rocketflow_store.delivery.timer.timer_log import DELETE, MAGIC, ROLL, TIMER
 from rocketflow_store.delivery.timer.timer_rows import TimerRows
 from rocketflow_store.delivery.timer.timer_wheel import TICKS_OF_A_WHEEL, TimerWheel
 from rocketflow_store.files import os_files
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import int64_field
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import int64_field
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.telemetry import events
 

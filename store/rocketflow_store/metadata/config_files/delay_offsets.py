@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rocketflow_store.files.json_fields import object_field, offset_map
 from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
-from rocketflow_store.metadata.config_files.json_fields import object_field, offset_map
 from rocketflow_store.model.errors import StoreConfigError
 
 if TYPE_CHECKING:

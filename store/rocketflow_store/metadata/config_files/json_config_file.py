@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from rocketflow_store.files.fastjson import format_json, parse_json_object
+from rocketflow_store.files.json_fields import int64_field, object_field
 from rocketflow_store.files.os_files import (
     access_error,
     make_directory,
@@ -17,8 +19,6 @@ from rocketflow_store.files.os_files import (
     sync_directory,
     write_atomically,
 )
-from rocketflow_store.metadata.config_files.fastjson import format_json, parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import int64_field, object_field
 from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import CorruptRecordError
 

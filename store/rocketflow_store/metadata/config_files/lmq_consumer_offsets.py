@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rocketflow_store.files.json_fields import object_field, offset_field
 from rocketflow_store.metadata.config_files.consumer_offsets import SEPARATOR, ConsumerOffsetsFile, topic_and_group
-from rocketflow_store.metadata.config_files.json_fields import object_field, offset_field
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
-from rocketflow_store.metadata.config_files.json_fields import (
+from rocketflow_store.files.json_fields import (
     bool_field,
     count_field,
     int32_field,
     object_field,
     text_field,
 )
+from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, validate_topic

@@ -13,12 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import int64_field
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import int64_field
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreConfigError, StoreVersionError
 from rocketflow_store.settings.settings_table import LIMITS

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.files import os_files
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.format.derived_profile import PROFILES
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
 from rocketflow_store.metadata.layout.store_paths import StorePaths

@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from rocketflow_store.files import os_files
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
+from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:

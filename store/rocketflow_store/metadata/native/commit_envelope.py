@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import int64_field, object_field, text_field
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import int64_field, object_field, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

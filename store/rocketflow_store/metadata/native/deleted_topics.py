@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.files import os_files
-from rocketflow_store.metadata.config_files.fastjson import parse_json_object
-from rocketflow_store.metadata.config_files.json_fields import bool_field, int64_field, object_field
+from rocketflow_store.files.fastjson import parse_json_object
+from rocketflow_store.files.json_fields import bool_field, int64_field, object_field
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:

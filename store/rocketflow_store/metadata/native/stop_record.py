@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.metadata.native.root_paths import RootPaths
-    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-
-    AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 
 Queue: TypeAlias = tuple[str, int]
