@@ -198,7 +198,8 @@ BUGS: Final = (
         "off-by-one-at-segment-end",
         "a record may leave less room than the blank record needs",
         [
-            Change("return offset if size + BLANK_SIZE <= left", "return offset if size + BLANK_SIZE - 1 <= left"),
+            Change("if size + BLANK_SIZE > left:", "if size + BLANK_SIZE - 1 > left:"),
+            Change("offset + left - BLANK_SIZE\n", "offset + left - BLANK_SIZE + 1\n"),
             Change("before + left - BLANK_SIZE, side=", "before + left - BLANK_SIZE + 1, side="),
         ],
         [f"{STORE}/test_segment_end.py"],
@@ -301,11 +302,12 @@ BUGS: Final = (
         "the parts of a sink commit are seen one after another",
         [
             Change(
-                "self._publish(placer, rows)\n",
-                "self._publish(placer, [(one.end, one.rows) for one in placed[:1]])\n"
+                "self._log_append.publish(placer.end, placer, rows, placer.count, now_ms)\n",
+                "first = [(one.end, one.rows) for one in placed[:1]]\n"
+                "            self._log_append.publish(placer.end, placer, first, placer.count, now_ms)\n"
                 "            self._dispatch.follow()\n"
                 "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"
-                "            self._dispatch.extend([(placer.end, [head]), *rest])\n",
+                "            self._dispatch.extend([(placer.end, head), *rest])\n",
             )
         ],
         [f"{STORE}/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
