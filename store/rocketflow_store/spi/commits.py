@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rocketflow_store.commits.batch_commit import (
     CheckpointWentBackError,
-    CommitLogReads,
     CommitResult,
     ReplayMismatchError,
     SinkBatch,
@@ -16,6 +15,7 @@ from rocketflow_store.commits.batch_commit import (
     last_commit,
     last_commits,
 )
+from rocketflow_store.commits.commit_target import CommitLogReads
 from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
 from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
