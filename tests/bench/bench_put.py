@@ -44,8 +44,31 @@ def run(scale: float) -> Iterator[Figure]:
         print(f"without Apache's store: {error}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
         path = Path(home) / "s"
+        yield from _small_runs(path, int(60_000 * scale))
         yield from _asynchronous(path, int(60_000 * scale), apache)
         yield from _group_commit(path, int(30_000 * scale))
+
+
+def _small_runs(path: Path, count: int) -> Iterator[Figure]:
+    """Processor time of a message in calls with few messages: single ones, and a client's batches."""
+    batches: dict[str, tuple[int, list[Message | MessageBatch]]] = {
+        **{f"{number} messages a call": (number, [_MESSAGE] * number) for number in (1, 8, 32, 128)},
+        **{f"{number} batches of 32 a call": (number * _BATCH_SIZE, [_batch()] * number) for number in (1, 4)},
+    }
+    runs: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        for label, (messages, requests) in batches.items():
+            shutil.rmtree(path, ignore_errors=True)
+            with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=256 << 20)) as store:
+                for _ in range(20):
+                    store.put_messages(requests)
+                calls, began = max(count // messages, 1), time.process_time()
+                for _ in range(calls):
+                    store.put_messages(requests)
+                seconds = time.process_time() - began
+            runs.setdefault(label, []).append(seconds / (calls * messages) * 1e6)
+    for label, found in runs.items():
+        yield Figure(f"put_messages, {label}, 200 B ASYNC", "us CPU a message", tuple(found))
 
 
 def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
