@@ -42,7 +42,8 @@ class DataLossError(StoreError):
         super().__init__(
             "data loss: "
             + "; ".join(map(str, losses))
-            + ". To go on without these messages set failOnDataLoss=false, or start with a new checkpoint"
+            + ". If ConsumeQueue files are lost, rebuild them from the log: rocketflow store rebuild PATH. To go on "
+            "without these messages set failOnDataLoss=false, or start with a new checkpoint"
         )
         self.losses = tuple(losses)
 

@@ -144,6 +144,15 @@ def test_a_cut_log_fails_the_query_and_names_the_place(spark: SparkSession, tmp_
     assert copy.bodies() == [*range(300), *range(1000, 1100)]
 
 
+def test_a_stream_on_lost_queues_names_the_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    append(store, numbered("orders", range(200), queues=2))
+    shutil.rmtree(store / "consumequeue")
+    message = failure(Copy(spark, tmp_path, store, subscribe="orders").start)
+    assert "data loss: topic orders queue 0" in message
+    assert "rocketflow store rebuild" in message
+
+
 def test_a_checkpoint_of_another_topic(spark: SparkSession, tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(4)), *numbered("other", range(4))])
     copy = Copy(spark, tmp_path, tmp_path / "s", subscribe="orders")
