@@ -10,6 +10,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.testing import Probe
 from tests.apache.judge import ApacheStore, read_ours, versions
 
 pytestmark = pytest.mark.apache
@@ -25,7 +26,7 @@ def test_apache_goes_on_behind_our_retention(version: str, tmp_path: Path) -> No
     with MessageStore.open(path, SIZES) as store:
         store.put_messages([Message("quiet", b"gone %d" % n, queue_id=0) for n in range(7)])
         store.put_messages([Message("t", b"b" * 300, keys=[f"k{n}"], queue_id=n % 2) for n in range(2000)])
-        for mapped in store._files.files[:-2]:
+        for mapped in Probe(store).log_files[:-2]:
             os.utime(mapped.path, (1_000_000, 1_000_000))
         result = store.clean()
         assert result.log_files

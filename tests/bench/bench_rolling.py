@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.testing import Probe
 from tests.bench.figures import Figure
 
 _RUNS: Final = 3
@@ -48,7 +49,7 @@ def _latencies(path: Path, count: int, ahead: bool) -> tuple[np.ndarray, np.ndar
     clock = time.perf_counter
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=_FILE_SIZE)) as store:
         if not ahead:
-            store._allocator.want = lambda offsets: None  # type: ignore[method-assign]
+            Probe(store).allocate_on_demand_only()
         store.put_message(message)
         start = clock()
         for number in range(count):

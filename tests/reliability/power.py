@@ -20,6 +20,7 @@ from rocketflow_store import (
     StoreReader,
 )
 from rocketflow_store.model.errors import StoreError
+from rocketflow_store.testing import Probe
 from tests.reliability.checker import Place, Verdict, check, numbers_there
 from tests.reliability.disk_layer import CHANGES, Call
 from tests.reliability.independent_reader import parse_record
@@ -171,7 +172,7 @@ class Run:
 
     def _step(self, store: MessageStore) -> None:
         if self.settings.get("transient_store_pool_enable") and self.rng.random() < 0.2:
-            store._flushing.commit_step()
+            Probe(store).commit_buffers()
         kind = self.rng.random()
         if kind < 0.06:
             began = len(self.acks)
@@ -212,7 +213,7 @@ def _end(store: MessageStore, results: Sequence[PutMessageResult]) -> int:
     message = store.look_message_by_offset(results[0].physical_offset)
     if message is not None:
         return results[0].physical_offset + message.store_size
-    return results[1].physical_offset if len(results) > 1 else store._commit_log.wrote_offset  # not committed yet
+    return results[1].physical_offset if len(results) > 1 else Probe(store).wrote_offset  # not committed yet
 
 
 def after_power_loss(

@@ -18,6 +18,7 @@ from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import OffsetOutOfRangeError
+from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.queue_table import FileQueueTable
 from tests.reliability.checker import Verdict, findings
@@ -61,7 +62,7 @@ class Trial:
     def retention(self, keep: int = 2) -> None:
         """Delete all log files but the newest `keep`, and what follows them."""
         self.store.flush()
-        for mapped in self.store._files.files[:-keep]:
+        for mapped in Probe(self.store).log_files[:-keep]:
             os.utime(mapped.path, (OLD_S, OLD_S))
         while removed := self.store.clean().log_files:
             self.removed += len(removed)

@@ -20,6 +20,7 @@ from rocketflow_store.files.mapped.locked_files import LockedFiles
 from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import FileAllocationTimeoutError, StoreFencedError, StoreFullError
+from rocketflow_store.testing import Probe
 
 SIZE = 1 << 16
 BODY = b"b" * 900
@@ -50,19 +51,19 @@ def log_files(store: MessageStore) -> list[int]:
 def test_a_store_that_is_not_half_full_makes_nothing_ahead(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 2 - 2000)
-        store._allocator.wait_until_idle()
-        assert store._allocator.ready == staged(store) == []
+        Probe(store).wait_for_preallocation()
+        assert Probe(store).preallocated_offsets == staged(store) == []
         assert "allocate-mapped-file" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_the_next_file_and_the_one_after_are_made_ahead(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 2)
-        store._allocator.wait_until_idle()
-        assert store._allocator.ready == [SIZE]
+        Probe(store).wait_for_preallocation()
+        assert Probe(store).preallocated_offsets == [SIZE]
         put_until(store, SIZE // 4 * 3)
-        store._allocator.wait_until_idle()
-        assert store._allocator.ready == [SIZE, 2 * SIZE]
+        Probe(store).wait_for_preallocation()
+        assert Probe(store).preallocated_offsets == [SIZE, 2 * SIZE]
         assert log_files(store) == [0], "a file has no name in the log before it is needed"
         for name in staged(store):
             status = (store.paths.allocating / name).stat()
@@ -70,7 +71,7 @@ def test_the_next_file_and_the_one_after_are_made_ahead(tmp_path: Path) -> None:
             assert status.st_blocks * 512 >= SIZE
         put_until(store, SIZE + 1)
         assert log_files(store) == [0, SIZE]
-        assert (store._allocator.made_ahead, store._allocator.made_late) == (1, 1), "only the first file was waited for"
+        assert Probe(store).allocations == (1, 1), "only the first file was waited for"
 
 
 def test_every_later_file_of_a_long_run_is_there_when_it_is_needed(tmp_path: Path) -> None:
@@ -78,9 +79,9 @@ def test_every_later_file_of_a_long_run_is_there_when_it_is_needed(tmp_path: Pat
         count = 0
         for begin in range(0, 6 * SIZE, SIZE // 4):
             count += put_until(store, begin + SIZE // 4)
-            store._allocator.wait_until_idle()
-        assert store._allocator.made_late == 1
-        assert store._allocator.made_ahead == len(log_files(store)) - 1 >= 5
+            Probe(store).wait_for_preallocation()
+        assert Probe(store).allocations[1] == 1
+        assert Probe(store).allocations[0] == len(log_files(store)) - 1 >= 5
         assert store.max_offset("t", 0) == count
     with StoreReader(tmp_path / "s") as reader:
         bodies = pa.Table.from_batches(reader.read("t", 0, 0, count, ["body"])).column("body").to_pylist()
@@ -93,7 +94,7 @@ def test_one_batch_over_many_files(tmp_path: Path) -> None:
         store.create_topic("t", 1)
         store.append_batch(rows, topic="t")
         assert len(log_files(store)) > 10
-        assert store._allocator.made_ahead + store._allocator.made_late == len(log_files(store))
+        assert sum(Probe(store).allocations) == len(log_files(store))
     with StoreReader(tmp_path / "s") as reader:
         assert pa.Table.from_batches(reader.read("t", 0, 0, 1000, ["body"])).column("body").to_pylist() == [
             b"%d" % number + BODY for number in range(1000)
@@ -103,7 +104,7 @@ def test_one_batch_over_many_files(tmp_path: Path) -> None:
 def test_an_orderly_stop_leaves_no_file_that_was_not_used(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 4 * 3)
-        store._allocator.wait_until_idle()
+        Probe(store).wait_for_preallocation()
         assert staged(store)
     assert staged(store) == []
     assert log_files(store) == [0]
@@ -125,7 +126,7 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -
 def test_a_file_that_vanished_from_the_staging_place_is_made_again(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 4 * 3)
-        store._allocator.wait_until_idle()
+        Probe(store).wait_for_preallocation()
         for name in staged(store):
             (store.paths.allocating / name).unlink()
         put_until(store, 2 * SIZE + 5000)
@@ -151,7 +152,7 @@ def test_a_full_disk_refuses_with_a_type_and_heals(tmp_path: Path) -> None:
                 count += 1
             assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
             assert "free space" in result.why
-            store._allocator.wait_until_idle()
+            Probe(store).wait_for_preallocation()
             assert staged(store) == [], "a file that did not become whole is gone"
             end = store.max_phy_offset
             with pytest.raises(StoreFullError):
@@ -201,7 +202,7 @@ def test_a_put_that_waits_too_long_is_told_so_and_the_next_goes_through(
 ) -> None:
     gate = Gate(monkeypatch)
     with MessageStore.open(tmp_path / "s", config()) as store:
-        monkeypatch.setattr(store._allocator, "_wait_s", 0)
+        Probe(store).set_preallocation_wait(0)
         count = put_until(store, SIZE // 2)
         assert gate.entered.wait(60)
         while (result := store.put_message(Message("t", BODY, queue_id=0))).status is PutMessageStatus.PUT_OK:
@@ -209,7 +210,7 @@ def test_a_put_that_waits_too_long_is_told_so_and_the_next_goes_through(
         assert result.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
         assert store.max_offset("t", 0) == count
         gate.open.set()
-        monkeypatch.setattr(store._allocator, "_wait_s", 60)
+        Probe(store).set_preallocation_wait(60)
         count += put_until(store, SIZE + 5000)
         assert store.max_offset("t", 0) == count
 
@@ -222,7 +223,7 @@ def test_warm_files_are_zeros_with_blocks(tmp_path: Path) -> None:
     )
     with MessageStore.open(tmp_path / "s", warm) as store:
         put_until(store, SIZE // 4 * 3)
-        store._allocator.wait_until_idle()
+        Probe(store).wait_for_preallocation()
         for name in staged(store):
             assert (store.paths.allocating / name).read_bytes() == bytes(SIZE)
         put_until(store, SIZE + 5000)
@@ -238,11 +239,11 @@ def locked_kb() -> int:
 
 def test_warm_files_are_locked_until_the_log_went_on(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
-        locked = store._allocator.locked
+        locked = Probe(store).locked_files
         locked._unlock_after_s = 0
         before = locked_kb()
         put_until(store, SIZE // 4 * 3)
-        store._allocator.wait_until_idle()
+        Probe(store).wait_for_preallocation()
         if locked.refused:
             assert locked.offsets == []
             assert locked_kb() == before
@@ -251,7 +252,7 @@ def test_warm_files_are_locked_until_the_log_went_on(tmp_path: Path) -> None:
         assert store.statistics()["mappedFilesLocked"] == 3
         assert locked_kb() == before + 3 * SIZE // 1024
         put_until(store, 2 * SIZE + 5000)
-        store._allocator.wait_until_idle()
+        Probe(store).wait_for_preallocation()
         assert locked._maps.keys() >= {2 * SIZE}
         released = threading.Event()
         while locked.offsets[0] < 2 * SIZE:  # by the thread that makes files
@@ -264,9 +265,9 @@ def test_nothing_is_locked_where_that_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(memory_lock, "lock", lambda memory: False)
     with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
         count = put_until(store, 2 * SIZE + 5000)
-        store._allocator.wait_until_idle()
-        assert store._allocator.locked.refused >= 3
-        assert store._allocator.locked.offsets == []
+        Probe(store).wait_for_preallocation()
+        assert Probe(store).locked_files.refused >= 3
+        assert Probe(store).locked_files.offsets == []
         assert store.max_offset("t", 0) == count
 
 

@@ -15,6 +15,7 @@ from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.testing import Probe
 
 if TYPE_CHECKING:
     from rocketflow_store.model.results import PutMessageResult
@@ -74,7 +75,7 @@ def test_a_done_future_is_synced(tmp_path: Path) -> None:
         for number in range(200):
             future = store.put_message_async(Message("t", b"x" * 100 + str(number).encode()))
             future.add_done_callback(
-                lambda done: seen.append((done.result().physical_offset, store._commit_log.flushed_offset))
+                lambda done: seen.append((done.result().physical_offset, Probe(store).flushed_offset))
             )
         wait([future], DEADLINE_S)
     assert len(seen) == 200
@@ -84,7 +85,7 @@ def test_a_done_future_is_synced(tmp_path: Path) -> None:
 def test_one_sync_completes_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk takes its time with the first sync; everything that came meanwhile is done by the second."""
     with MessageStore.open(tmp_path / "s", small(FlushDiskType.SYNC_FLUSH)) as store:
-        store._flushing.stop()
+        Probe(store).stop_flushing()
         assert store.put_message(Message("t", b"makes the file")).stored
         syncing, go_on = threading.Event(), threading.Event()
         syncs: list[str] = []
@@ -103,7 +104,7 @@ def test_one_sync_completes_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert syncing.wait(DEADLINE_S)
         others = [store.put_message_async(Message("t", b"x")) for _ in range(64)]
         probe = store.put_messages_async([Message("t", b"y")] * 3)
-        while len(store._async._to_sync) == 0 or store._async._queue:
+        while not Probe(store).has_put_to_sync:
             threading.Event().wait(0.001)
         assert not first.done()
         go_on.set()
@@ -116,7 +117,7 @@ def test_one_sync_completes_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_backpressure_refuses_after_the_deadline_and_stores_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(max_async_put_message_requests=10, sync_flush_timeout=50)) as store:
-        with store._put.lock:  # the encoder cannot go on
+        with Probe(store).put_lock:  # the encoder cannot go on
             futures = [store.put_message_async(Message("t", b"x")) for _ in range(10)]
             refused = store.put_message_async(Message("t", b"too many")).result(DEADLINE_S)
             assert refused.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
@@ -131,13 +132,13 @@ def test_a_caller_waits_for_room(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(max_async_put_message_requests=4)) as store:
         futures = [store.put_message_async(Message("t", b"x" * 100)) for _ in range(500)]
         assert all(result.stored for result in done(futures))
-        assert store._async._waiting == store._async._waiting_bytes == 0
+        assert Probe(store).waiting_puts == (0, 0)
 
 
 def test_a_cancelled_put_stores_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small()) as store:
         store.put_message(Message("t", b"0", queue_id=0))
-        with store._put.lock:
+        with Probe(store).put_lock:
             running = store.put_message_async(Message("t", b"1", queue_id=0))
             while not running.running():
                 threading.Event().wait(0.001)
@@ -146,7 +147,7 @@ def test_a_cancelled_put_stores_nothing(tmp_path: Path) -> None:
             assert not running.cancel()
         assert [one.result(DEADLINE_S).queue_offset for one in (running, waiting[0], waiting[2])] == [1, 2, 3]
         assert store.max_offset("t", 0) == 4
-        assert store._async._waiting == 0
+        assert Probe(store).waiting_puts[0] == 0
 
 
 @MODES
@@ -164,7 +165,7 @@ def test_close_completes_every_future(mode: FlushDiskType, tmp_path: Path) -> No
 def test_a_failed_sync_fails_every_future(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", small(FlushDiskType.SYNC_FLUSH)) as store:
         assert store.put_message_async(Message("t", b"good", queue_id=0)).result(DEADLINE_S).stored
-        store._flushing.stop()
+        Probe(store).stop_flushing()
 
         def broken(fd: int, path: Path) -> None:
             raise StoreFencedError(path, "no disk")
@@ -183,7 +184,7 @@ def test_a_failed_sync_fails_every_future(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_one_caller_gave_harms_no_other(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small()) as store:
-        with store._put.lock:
+        with Probe(store).put_lock:
             first = store.put_message_async(Message("t", b"1", queue_id=0))
             no_bytes = store.put_message_async(Message("t", "text", queue_id=0))  # type: ignore[arg-type]
             wide = store.put_message_async(Message("t", b"w", queue_id=0, born_timestamp=1 << 70))
@@ -214,7 +215,7 @@ def test_a_callback_may_put_although_the_queue_is_full(tmp_path: Path) -> None:
 def test_batches_and_messages_in_one_run(mode: FlushDiskType, tmp_path: Path) -> None:
     body = encode_batch_body([BatchEntry(number, b"b%d" % number, b"KEYS\x01k%d\x02" % number) for number in range(40)])
     with MessageStore.open(tmp_path / "s", small(mode)) as store:
-        with store._put.lock:
+        with Probe(store).put_lock:
             futures = []
             for number in range(30):
                 futures.append(store.put_message_async(Message("t", b"m%d" % number, queue_id=0)))

@@ -23,6 +23,7 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreConfigError
+from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 
 NOW = 1_800_000_000_000
@@ -109,7 +110,7 @@ def test_a_store_closes_while_somebody_waits_to_delete_a_topic(tmp_path: Path) -
             refused.append(type(error))
 
     threads = [threading.Thread(target=work, daemon=True) for work in (delete, store.close)]
-    with store._clean_lock:  # a clean-up is at work
+    with Probe(store).clean_lock:  # a clean-up is at work
         for thread in threads:
             thread.start()
             time.sleep(0.2)

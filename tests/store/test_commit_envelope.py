@@ -10,6 +10,7 @@ from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreReade
 from rocketflow_store.append.bulk_append import commit_record_fields
 from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
+from rocketflow_store.testing import Probe
 
 
 def forged(begin_offset: int, end_offset: int) -> bytes:
@@ -34,8 +35,8 @@ def test_a_copied_envelope_neither_commits_nor_cuts(tmp_path: Path) -> None:
     store.put_message(Message("t", b"after"))
     store.flush()
     end = store.max_phy_offset
-    store._flushing.stop()
-    store._lock.release()  # as a killed process would leave it: `abort` stays
+    Probe(store).stop_flushing()
+    Probe(store).release_directory()  # as a killed process would leave it: `abort` stays
     with MessageStore.open(path) as again:
         assert again.recovery.abort_found
         assert again.max_phy_offset == end

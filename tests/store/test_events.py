@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+from rocketflow_store.engine.clean_service import CleanService
 from rocketflow_store.telemetry import events
 from tests.reliability.disk_layer import GROWS, SYNCS, Call, Failing
 
@@ -68,11 +69,11 @@ def test_retention_that_cannot_work_is_told_once(
     with MessageStore.open(tmp_path / "s", replace(CONFIG, clean_resource_interval=10)) as store:
         looks: list[str] = []
 
-        def refused(_: object) -> None:
+        def refused(*_: object) -> None:
             looks.append("")
             raise PermissionError("consumequeue may not be changed")
 
-        monkeypatch.setattr(store._clean, "step", refused)
+        monkeypatch.setattr(CleanService, "step", refused)
         deadline = time.monotonic() + 30
         while len(looks) < 6 and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -18,6 +18,7 @@ from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.testing import Probe
 
 START = 1_700_000_000_000
 LOG_SIZE = 1 << 16
@@ -91,28 +92,28 @@ def test_all_of_the_log_is_synced_at_every_interval_by_default(tmp_path: Path, c
     with opened(tmp_path / "s", clock) as store:
         for _ in range(3):
             put(store)
-            assert store._commit_log.flushed_offset < store.max_phy_offset
-            store._flushing.log_step()
-            assert store._commit_log.flushed_offset == store.max_phy_offset
+            assert Probe(store).flushed_offset < store.max_phy_offset
+            Probe(store).flush_log()
+            assert Probe(store).flushed_offset == store.max_phy_offset
 
 
 def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_commit_log_least_pages=4) as store:
         put(store)
-        store._flushing.log_step()
-        flushed = store._commit_log.flushed_offset
+        Probe(store).flush_log()
+        flushed = Probe(store).flushed_offset
         assert flushed == store.max_phy_offset, "the first is thorough"
         put(store, 10)
         clock.set(START + 9_999)
-        store._flushing.log_step()
-        assert store._commit_log.flushed_offset == flushed
+        Probe(store).flush_log()
+        assert Probe(store).flushed_offset == flushed
         put(store, 4, 4096)
-        store._flushing.log_step()
-        assert store._commit_log.flushed_offset == store.max_phy_offset, "four pages"
+        Probe(store).flush_log()
+        assert Probe(store).flushed_offset == store.max_phy_offset, "four pages"
         put(store)
         clock.set(START + 10_000)
-        store._flushing.log_step()
-        assert store._commit_log.flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
+        Probe(store).flush_log()
+        assert Probe(store).flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
 
 
 def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
@@ -123,8 +124,8 @@ def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
 
     def append_and_flush(self: BulkAppend, chunk: EncodedChunk) -> PlacedChunk:
         placed = append(self, chunk)
-        store._flushing.log_step()
-        seen.append((store._commit_log.flushed_offset == placed.end, store.max_offset("t", 0)))
+        Probe(store).flush_log()
+        seen.append((Probe(store).flushed_offset == placed.end, store.max_offset("t", 0)))
         return placed
 
     append = BulkAppend._append_chunk
@@ -142,7 +143,7 @@ def test_who_waits_for_a_sync_does_not_wait_for_pages(tmp_path: Path, clock: Man
         tmp_path / "s", clock, flush_commit_log_least_pages=4, flush_disk_type=FlushDiskType.SYNC_FLUSH
     ) as store:
         put(store, 3)
-        assert store._commit_log.flushed_offset == store.max_phy_offset == store.confirm_offset
+        assert Probe(store).flushed_offset == store.max_phy_offset == store.confirm_offset
 
 
 # -- queues, index, checkpoint
@@ -189,30 +190,30 @@ def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
     sizes = {"mapped_file_size_consume_queue": 20_000, "max_index_num": 5000, "max_hash_slot_num": 100}
     with opened(tmp_path / "s", clock, flush_consume_queue_least_pages=2, **sizes) as store:
         put(store)
-        store._flushing.queues_step()  # thorough, since it is the first
+        Probe(store).flush_queues()  # thorough, since it is the first
         syncs = Syncs(monkeypatch, store.paths)
         clock.set(START + 1000)
         put(store, 8192 // 20 - 1)
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         assert syncs.take() == []
         put(store, 2)
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         assert syncs.take() == ["consumequeue"]
         put(store)
         clock.set(START + 10_000)
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint", "ends"]
 
 
 def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_consume_queue_thorough_interval=2000) as store:
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         clock.set(START + 1999)
         put(store)
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         before = read_confirm(store.paths)
         clock.set(START + 2000)
-        store._flushing.queues_step()
+        Probe(store).flush_queues()
         after = read_confirm(store.paths)
         assert before is not None
         assert after is not None
@@ -244,7 +245,7 @@ def test_every_file_of_a_queue_is_synced_not_only_the_newest(
 def test_the_checkpoint_never_tells_a_time_that_is_not_durable(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock) as store:
         put(store)
-        store._flushing.log_step()
+        Probe(store).flush_log()
         assert checkpoint(store).physic_msg_timestamp == 0, "it is written with the queues"
         clock.set(START + 5000)
         put(store)
@@ -278,7 +279,7 @@ def test_a_queue_that_cannot_be_synced_fences(
         with monkeypatch.context() as broken:
             broken.setattr(os_files, "sync_file", sync_file)
             with pytest.raises(StoreFencedError):
-                store._flushing.queues_step()
+                Probe(store).flush_queues()
         refused = store.put_message(Message("t", b"x", queue_id=0))
         assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         after = read_confirm(store.paths)

@@ -32,6 +32,7 @@ from rocketflow_store.model.errors import (
     StoreFullError,
     StoreVersionError,
 )
+from rocketflow_store.testing import Probe
 from tests.reliability.trials import some
 
 SIZE = 8192
@@ -90,9 +91,9 @@ def test_files_go_to_the_directories_in_turn(root: Path, paths: list[Path]) -> N
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 200)
         check(store, 200)
-        assert len(store._files) > 6
-        store._parts.allocator.wait_until_idle()
-        assert store._parts.allocator.made_ahead > 3, "files are made ahead on the disk that they are for"
+        assert len(Probe(store).log_files) > 6
+        Probe(store).wait_for_preallocation()
+        assert Probe(store).allocations[0] > 3, "files are made ahead on the disk that they are for"
     files = len(names(paths[0])) + len(names(paths[1]))
     assert [names(one) for one in paths] == [list(range(0, files, 2)), list(range(1, files, 2))]
     assert not (root / "commitlog").exists()
@@ -454,7 +455,7 @@ def test_recovery_cuts_a_torn_tail_wherever_it_is(root: Path, paths: list[Path])
 def test_the_newest_file_of_all_directories_is_made_whole(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
-        last = store._files.last
+        last = Probe(store).log_files[-1]
         assert last is not None
         path, end = last.path, store.max_phy_offset
     (root / "abort").touch()
@@ -517,7 +518,7 @@ def test_verify_and_repair(root: Path, paths: list[Path], tmp_path: Path) -> Non
 
 
 def aging(store: MessageStore, files: int) -> None:
-    for mapped in store._files.files[:files]:
+    for mapped in Probe(store).log_files[:files]:
         os.utime(mapped.path, (NOON_MS / 1000 - 400 * 3600,) * 2)
 
 
@@ -594,22 +595,22 @@ def test_a_disk_without_space_is_passed_over(root: Path, paths: list[Path], monk
 def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths: list[Path]) -> None:
     used = dict.fromkeys(paths, 20)
     with MessageStore.open(root, replace(spread(paths), clock=ManualClock(NOON_MS))) as store:
-        store._clean.disk_used_percent = lambda path: used.get(path, 20)
+        Probe(store).use_disk_figures(lambda path: used.get(path, 20))
         fill(store, 30)
         used[paths[0]] = 99
-        assert store._clean.step().log_files == []
-        assert not store._clean.disk_full, "the other disk has room"
-        begin = max(one.file_from_offset for one in store._files.files) // SIZE + 3
+        assert Probe(store).clean().log_files == []
+        assert not Probe(store).disk_full, "the other disk has room"
+        begin = max(one.file_from_offset for one in Probe(store).log_files) // SIZE + 3
         fill(store, 200, 30)
         assert all(at < begin for at in names(paths[0]))
         used[paths[1]] = 99
         store.flush()
-        files = len(store._files)
-        assert len(store._clean.step().log_files) == min(10, files - 1), "no disk has room: however young they are"
-        assert store._clean.disk_full
+        files = len(Probe(store).log_files)
+        assert len(Probe(store).clean().log_files) == min(10, files - 1), "no disk has room: however young they are"
+        assert Probe(store).disk_full
         used[paths[0]] = used[paths[1]] = 20
-        store._clean.step()
-        assert not store._clean.disk_full
+        Probe(store).clean()
+        assert not Probe(store).disk_full
         fill(store, 100, 230)
         ratios = store.statistics()
         assert {f"commitLogDiskRatio_{one}" for one in paths} < set(ratios)
@@ -644,9 +645,9 @@ def test_any_order_of_things(root: Path, tmp_path: Path, seed: int) -> None:
                     model[result.queue_id, result.queue_offset] = data
             elif step == "full":
                 used = {one: chance.choice([10, 99]) for one in paths}
-                store._clean.disk_used_percent = lambda path, used=used: min(used.get(path, 10), 80)
-                store._clean.look_at_disk()
-            elif step == "clean" and len(store._files) > 4:
+                Probe(store).use_disk_figures(lambda path, used=used: min(used.get(path, 10), 80))
+                Probe(store).look_at_disk()
+            elif step == "clean" and len(Probe(store).log_files) > 4:
                 store.flush()
                 aging(store, chance.randrange(4))
                 store.clean()
@@ -663,7 +664,7 @@ def test_any_order_of_things(root: Path, tmp_path: Path, seed: int) -> None:
                 elif step == "fix" and len(paths) - len(fixed) > 1:
                     fixed.append(chance.choice([one for one in paths if one not in fixed]))
                 store = MessageStore.open(root, config() if step in ("add", "fix") else None)
-                store._clean._config = config()
+                Probe(store).set_retention(config())
             found: dict[tuple[int, int], bytes] = {}
             with StoreReader(root) as reader:
                 for subject in (store, reader):

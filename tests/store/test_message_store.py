@@ -48,6 +48,7 @@ from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery
+from rocketflow_store.testing import Probe
 from tests.store.damage import digests
 
 SMALL = StoreConfig(
@@ -226,7 +227,7 @@ def test_what_makes_no_sense_is_refused_alone(tmp_path: Path, nonsense: Any) -> 
     asked = [Message("t", b"a", queue_id=0), nonsense, Message("t", b"b", queue_id=0)]
     with MessageStore.open(tmp_path / "s") as store:
         threads = [threading.Thread(target=lambda one=one: outcomes.append(store.put_message(one))) for one in asked]
-        with store._put.lock:  # they wait for each other, and go into the log together
+        with Probe(store).put_lock:  # they wait for each other, and go into the log together
             for thread in threads:
                 thread.start()
                 time.sleep(0.05)

@@ -21,6 +21,7 @@ from rocketflow_store.append.put_lock import PutLock
 from rocketflow_store.files import disk
 from rocketflow_store.model.errors import StoreClosedError
 from rocketflow_store.records.arrow.queue_column import QueueColumn
+from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 SMALL = StoreConfig(mapped_file_size_commit_log=256 << 10, max_hash_slot_num=1000, max_index_num=10_000)
@@ -52,7 +53,7 @@ def put_behind_the_lock(store: MessageStore, count: int) -> tuple[list[threading
         except BaseException as error:
             came[number] = error
 
-    queue = store._put.lock._queue = Queue(count)
+    queue = Probe(store).put_lock._queue = Queue(count)
     threads = [threading.Thread(target=call, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
@@ -86,9 +87,9 @@ def test_those_who_wait_are_one_run_and_one_sync(
     with MessageStore.open(tmp_path / "s", replace(SMALL, flush_disk_type=mode)) as store:
         runs = counted(store, monkeypatch)
         syncs = []
-        real = store._commit_log.sync
-        monkeypatch.setattr(store._commit_log, "sync", lambda: (syncs.append(1), real())[1])
-        with store._put.lock:
+        real = Probe(store).commit_log.sync
+        monkeypatch.setattr(Probe(store).commit_log, "sync", lambda: (syncs.append(1), real())[1])
+        with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 50)
         joined(threads)
         assert runs == [50]
@@ -142,7 +143,7 @@ def test_a_failed_sync_is_told_to_all_whom_it_was_for(tmp_path: Path, monkeypatc
         def fdatasync(fd: int) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-        with store._put.lock:
+        with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 20)
             monkeypatch.setattr(disk, "fdatasync", fdatasync)
         joined(threads)
@@ -156,7 +157,7 @@ def test_who_is_taken_along_waits_no_longer_than_who_syncs(tmp_path: Path, monke
     with MessageStore.open(tmp_path / "s", replace(SYNC, sync_flush_timeout=50)) as store:
         store.put_message(Message("t", b"first", queue_id=0))
         go_on, real = threading.Event(), disk.fdatasync
-        with store._put.lock:
+        with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 8)
             monkeypatch.setattr(disk, "fdatasync", lambda fd: (go_on.wait(DEADLINE_S), real(fd))[1])
         while len(came) < 7:  # all but the one whose sync it is
@@ -177,7 +178,7 @@ def test_an_interrupted_thread_leaves_nobody_asleep(tmp_path: Path, monkeypatch:
             monkeypatch.undo()
             raise KeyboardInterrupt
 
-        with store._put.lock:
+        with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 10)
             monkeypatch.setattr(store._put, "_append_run", interrupted)
         joined(threads)
@@ -189,9 +190,9 @@ def test_an_interrupted_thread_leaves_nobody_asleep(tmp_path: Path, monkeypatch:
 
 def test_who_waits_while_the_store_is_closed_is_told_so(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "s", SMALL)
-    with store._put.lock:
+    with Probe(store).put_lock:
         threads, came = put_behind_the_lock(store, 5)
-        store._put._gate.close()
+        Probe(store).refuse_puts()
     joined(threads)
     assert all(isinstance(one, StoreClosedError) for one in came.values())
     store.close()

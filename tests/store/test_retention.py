@@ -44,6 +44,7 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.testing import Probe
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_006_400_000 - 1_700_006_400_000 % (24 * HOUR_MS) + 12 * HOUR_MS
@@ -72,7 +73,7 @@ def fill(store: MessageStore, count: int, first: int = 0) -> None:
 def age(store: MessageStore, hours: int, files: int) -> None:
     """Make the oldest `files` log files `hours` old."""
     seconds = store.config.clock.now_ms() / 1000 - hours * 3600
-    for mapped in store._files.files[:files]:
+    for mapped in Probe(store).log_files[:files]:
         os.utime(mapped.path, (seconds, seconds))
 
 
@@ -169,11 +170,11 @@ def test_expired_files_go_and_what_stays_is_what_it_was(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         fill(store, 400)
-        files = len(store._files)
+        files = len(Probe(store).log_files)
         assert files > 8
         bodies = {(q, o): store.get_message("t", q, o, 1).messages[0].body for q in (0, 1) for o in range(200)}
         age(store, hours=73, files=files - 3)
-        assert not store._clean.step().log_files, "no hour, no pressure, nobody asked"
+        assert not Probe(store).clean().log_files, "no hour, no pressure, nobody asked"
         assert store.min_phy_offset == 0
         result = store.clean()
         assert len(result.log_files) == files - 3
@@ -220,7 +221,7 @@ def empty_by_retention(store: MessageStore) -> None:
     for number in range(33):
         store.put_message(Message("quiet", b"%d" % number, queue_id=0))
     fill(store, 300)
-    age(store, hours=100, files=len(store._files) - 1)
+    age(store, hours=100, files=len(Probe(store).log_files) - 1)
     store.clean()
 
 
@@ -280,14 +281,14 @@ def test_a_stop_record_that_says_less_of_an_emptied_queue(tmp_path: Path) -> Non
 def test_files_go_by_the_hour_in_batches(tmp_path: Path) -> None:
     hours = ";".join(str(hour) for hour in range(24))
     with MessageStore.open(tmp_path / "s", config(delete_when=hours, delete_file_batch_max=2)) as store:
-        store._clean.disk_used_percent = lambda path: 10
+        Probe(store).use_disk_figures(lambda path: 10)
         fill(store, 300)
         store.flush()
-        files = len(store._files)
+        files = len(Probe(store).log_files)
         age(store, hours=80, files=files - 1)
-        rounds = [len(store._clean.step().log_files) for _ in range(files)]
+        rounds = [len(Probe(store).clean().log_files) for _ in range(files)]
         assert rounds == [2] * ((files - 1) // 2) + [1] * ((files - 1) % 2) + [0] * (files - files // 2)
-        assert len(store._files) == 1
+        assert len(Probe(store).log_files) == 1
 
 
 def test_a_pause_that_is_a_stop_ends_the_round(tmp_path: Path) -> None:
@@ -295,41 +296,41 @@ def test_a_pause_that_is_a_stop_ends_the_round(tmp_path: Path) -> None:
         fill(store, 300)
         store.flush()
         age(store, hours=80, files=5)
-        assert len(store._clean.step(lambda seconds: True, manual=True).log_files) == 1
+        assert len(Probe(store).clean(lambda seconds: True, manual=True).log_files) == 1
 
 
 def test_a_full_disk_takes_files_of_any_age_and_refuses_puts_until_there_is_room(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         fill(store, 300)
         store.flush()
-        files = len(store._files)
+        files = len(Probe(store).log_files)
         used = {"percent": 91}
-        store._clean.disk_used_percent = lambda path: used["percent"]
-        assert len(store._clean.step().log_files) == min(10, files - 1)
+        Probe(store).use_disk_figures(lambda path: used["percent"])
+        assert len(Probe(store).clean().log_files) == min(10, files - 1)
         refused = store.put_message(Message("t", b"x", queue_id=0))
         assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         assert "diskSpaceWarningLevelRatio" in refused.why
         with pytest.raises(StoreFullError):
             store.append_batch(pa.table({"body": [b"x"]}), "t")
         used["percent"] = 88
-        fill_before = len(store._files)
-        store._clean.step()
-        assert len(store._files) <= fill_before
+        fill_before = len(Probe(store).log_files)
+        Probe(store).clean()
+        assert len(Probe(store).log_files) <= fill_before
         assert store.put_message(Message("t", b"x", queue_id=0)).stored, "forced cleaning refuses nothing"
         used["percent"] = 80
-        before = len(store._files)
-        store._clean.step()
-        assert len(store._files) == before, "these files are young"
+        before = len(Probe(store).log_files)
+        Probe(store).clean()
+        assert len(Probe(store).log_files) == before, "these files are young"
 
 
 def test_what_is_not_durable_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", config(flush_interval_commit_log=3_600_000)) as store:
         fill(store, 300)
-        store._clean.disk_used_percent = lambda path: 91
-        assert store._commit_log.flushed_offset == 0
-        assert not store._clean.step().log_files
+        Probe(store).use_disk_figures(lambda path: 91)
+        assert Probe(store).flushed_offset == 0
+        assert not Probe(store).clean().log_files
         store.flush()
-        assert store._clean.step().log_files
+        assert Probe(store).clean().log_files
 
 
 def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Path) -> None:
@@ -346,7 +347,7 @@ def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Pa
                 assert commit_batch(store, batch(store, sink_id, batch_id)).status is CommitStatus.COMMITTED
         fill(store, 300)
         assert commit_batch(store, batch(store, "two", 3)).status is CommitStatus.COMMITTED
-        age(store, hours=80, files=len(store._files) - 2)
+        age(store, hours=80, files=len(Probe(store).log_files) - 2)
         assert store.clean().log_files
         assert store.bounds("rmq_sys_ROCKETFLOW_COMMIT", 0) == (6, 7)
         for sink_id, last in (("one", 2), ("two", 3)):
@@ -373,7 +374,7 @@ def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> N
     with MessageStore.open(tmp_path / "s", config(clock=clock, **whatever_the_disk)) as store:
         fill(store, 300)
         age(store, hours=80, files=4)
-        first, second = store._files.files[:2]
+        first, second = Probe(store).log_files[:2]
         held = first.hold()
         assert held is not None
         content = bytes(first.bytes_of(0, first.file_size))
@@ -386,7 +387,7 @@ def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> N
         assert held is not None
         assert [path.name for path in store.clean().log_files] == [first.path.name]
         clock.set(NOON_MS + 120_000)
-        assert len(store._clean.step().log_files) == 1, "redeleteHangedFileInterval, destroyMapedFileIntervalForcibly"
+        assert len(Probe(store).clean().log_files) == 1, "redeleteHangedFileInterval, destroyMapedFileIntervalForcibly"
         assert not second.path.exists()
         assert held.view[20:28] != content[20:28]
         assert os.pread(held.fd, len(held.view), 0) == held.view
@@ -402,7 +403,7 @@ def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path)
         running = reader.read("t", 0, low, high, ["body"], max_batch_bytes=2000)
         first = next(running)
         late.bounds("t", 0)
-        age(store, hours=80, files=len(store._files) - 1)
+        age(store, hours=80, files=len(Probe(store).log_files) - 1)
         store.clean()
         got = first.column(0).to_pylist()
         try:
@@ -426,7 +427,7 @@ def test_store_clean(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         fill(store, 400)
-        files = len(store._files)
+        files = len(Probe(store).log_files)
     for mapped in sorted((path / "commitlog").iterdir())[: files - 2]:
         os.utime(mapped, (1_000_000, 1_000_000))
     before = {one: one.stat().st_mtime_ns for one in path.rglob("*")}

@@ -24,6 +24,7 @@ from rocketflow_store.model.errors import StoreAccessError, StoreConfigError, St
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.telemetry.statistics import runtime_info
+from rocketflow_store.testing import Probe
 
 START = 1_700_000_000_000
 SIZE = 1 << 16
@@ -66,7 +67,7 @@ def opened(path: Path, **changes: object) -> MessageStore:
 
 def quiet(store: MessageStore) -> MessageStore:
     """`store`, whose puts wake nobody."""
-    store._put._acknowledgement.appended = None
+    Probe(store).silence_puts()
     return store
 
 
@@ -78,13 +79,13 @@ def put(store: MessageStore, count: int = 1) -> int:
 
 def put_until(store: MessageStore, offset: int) -> int:
     count = 0
-    while store._commit_log.wrote_offset < offset:
+    while Probe(store).wrote_offset < offset:
         count += put(store)
     return count
 
 
 def commit(store: MessageStore) -> None:
-    store._flushing.commit_step()
+    Probe(store).commit_buffers()
 
 
 def log_bytes(path: Path) -> bytes:
@@ -105,14 +106,14 @@ def test_nobody_sees_what_is_not_committed(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store, StoreReader(tmp_path / "s") as reader:
         phy_offset = store.put_message(Message("t", BODY, keys=["k"], queue_id=0)).physical_offset
         put(store, 2)
-        assert store._commit_log.wrote_offset > 0
-        assert store.max_phy_offset == store.confirm_offset == store._commit_log.committed_offset == 0
+        assert Probe(store).wrote_offset > 0
+        assert store.max_phy_offset == store.confirm_offset == Probe(store).commit_log.committed_offset == 0
         assert store.max_offset("t", 0) == reader.max_offset("t", 0) == 0
         assert store.look_message_by_offset(phy_offset) is None
         assert store.query_message("t", "k") == []
         assert log_bytes(tmp_path / "s") == bytes(SIZE), "it is not even in the file"
         commit(store)
-        assert store.max_phy_offset == store.confirm_offset == store._commit_log.wrote_offset
+        assert store.max_phy_offset == store.confirm_offset == Probe(store).wrote_offset
         assert store.max_offset("t", 0) == reader.max_offset("t", 0) == 3
         message = store.look_message_by_offset(phy_offset)
         assert message is not None
@@ -148,7 +149,7 @@ def test_bulk_appends_go_through_the_pool(tmp_path: Path) -> None:
 
 def test_a_buffer_that_was_used_before_leaves_nothing_of_that_in_a_file(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s", transient_store_pool_size=1)) as store:
-        while store._commit_log.wrote_offset < 4 * SIZE:
+        while Probe(store).wrote_offset < 4 * SIZE:
             put(store)
             commit(store)
         assert store.put_message(Message("t", b"s" * 60_000, queue_id=0)).stored, "leaves most of a file empty"
@@ -168,18 +169,18 @@ def test_least_pages_and_the_thorough_interval(tmp_path: Path) -> None:
         put(store)
         commit(store)
         committed = store.max_phy_offset
-        assert committed == store._commit_log.wrote_offset, "the first is thorough"
+        assert committed == Probe(store).wrote_offset, "the first is thorough"
         put(store, 2)
         clock.set(START + 199)
         commit(store)
         assert store.max_phy_offset == committed
         put(store, 18)
         commit(store)
-        assert store.max_phy_offset == store._commit_log.wrote_offset, "four pages"
+        assert store.max_phy_offset == Probe(store).wrote_offset, "four pages"
         put(store)
         clock.set(START + 200)
         commit(store)
-        assert store.max_phy_offset == store._commit_log.wrote_offset, "commitCommitLogThoroughInterval"
+        assert store.max_phy_offset == Probe(store).wrote_offset, "commitCommitLogThoroughInterval"
 
 
 @pytest.mark.parametrize("pool", [True, False])
@@ -189,25 +190,25 @@ def test_a_put_wakes_who_has_something_to_do(tmp_path: Path, pool: bool) -> None
         tmp_path / "s", transient_store_pool_enable=pool, flush_commit_log_timed=False, flush_commit_log_least_pages=0
     ) as store:
         flushed = threading.Event()
-        real = store._flush.flush_to
+        real = Probe(store).group_flush.flush_to
 
         def flush_to(offset: int, timeout_s: float) -> bool:
             done = real(offset, timeout_s)
             flushed.set()
             return done
 
-        store._flush.flush_to = flush_to  # type: ignore[method-assign]
-        end = put(store) and store._commit_log.wrote_offset
+        Probe(store).group_flush.flush_to = flush_to  # type: ignore[method-assign]
+        end = put(store) and Probe(store).wrote_offset
         assert flushed.wait(60)
-        assert store._commit_log.flushed_offset == end
+        assert Probe(store).flushed_offset == end
         assert store.max_offset("t", 0) == 1
 
 
 def test_a_timed_flush_is_not_woken(tmp_path: Path) -> None:
     with opened(tmp_path / "s", transient_store_pool_enable=False) as store:
-        assert not store._flushing.wakes
+        assert not Probe(store).puts_wake_flushing
         put(store, 3)
-        assert store._commit_log.flushed_offset == 0
+        assert Probe(store).flushed_offset == 0
 
 
 def test_the_log_is_committed_before_it_is_synced_and_that_before_the_rest(
@@ -258,7 +259,7 @@ def test_the_log_is_committed_before_it_is_synced_and_that_before_the_rest(
 
 def test_buffers_come_back_when_their_file_is_full_and_committed(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store:
-        pool = store._parts.buffered
+        pool = Probe(store).log_buffers
         assert pool is not None
         assert (pool.pool.available, store.is_transient_store_pool_deficient) == (3, False)
         put_until(store, 2 * SIZE + 1)
@@ -266,7 +267,7 @@ def test_buffers_come_back_when_their_file_is_full_and_committed(tmp_path: Path)
         told = store.statistics()
         assert told["transientStorePoolSize"] == 3
         assert told["remainTransientStoreBufferNumbs"] == 0
-        assert told["remainHowManyDataToCommit"] == store._commit_log.wrote_offset > 2 * SIZE
+        assert told["remainHowManyDataToCommit"] == Probe(store).wrote_offset > 2 * SIZE
         assert told["remainHowManyDataToFlush"] == 0
         assert runtime_info(told)["remainTransientStoreBufferNumbs"] == "0"
         commit(store)
@@ -281,11 +282,11 @@ def test_without_a_buffer_the_file_itself_is_written_to(tmp_path: Path) -> None:
         count = put_until(store, 3 * SIZE)
         assert store.max_phy_offset == 0, "what is in the files already is behind what is not"
         commit(store)
-        assert store.max_phy_offset == store._commit_log.wrote_offset
+        assert store.max_phy_offset == Probe(store).wrote_offset
         count += put(store)
-        assert store.max_phy_offset == store._commit_log.wrote_offset, "nothing waits: it is in the file"
+        assert store.max_phy_offset == Probe(store).wrote_offset, "nothing waits: it is in the file"
         count += put_until(store, 4 * SIZE)
-        assert store.max_phy_offset < store._commit_log.wrote_offset, "the next file has the buffer"
+        assert store.max_phy_offset < Probe(store).wrote_offset, "the next file has the buffer"
     assert bodies(tmp_path / "s", count) == [BODY] * count
 
 
@@ -297,7 +298,7 @@ def test_fail_fast_refuses_the_next_file_until_a_buffer_is_back(tmp_path: Path) 
             count += 1
         assert result.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
         assert "transientStorePoolSize" in result.why
-        assert store._commit_log.wrote_offset < SIZE
+        assert Probe(store).wrote_offset < SIZE
         small = store.put_message(Message("t", b"fits", queue_id=0))
         count += small.stored
         commit(store)
@@ -313,7 +314,7 @@ def test_a_bulk_append_that_is_taken_back_gives_its_buffers_back(
     rows = pa.table({"body": [BODY] * 200, "queueId": pa.array([0] * 200, pa.int32())})
     with quiet(opened(tmp_path / "s")) as store:
         count = put(store, 5)
-        buffered = store._parts.buffered
+        buffered = Probe(store).log_buffers
         assert buffered is not None
         real, calls = buffered.write, 0
 
@@ -357,7 +358,7 @@ def test_a_sync_flush_store_has_no_pool(tmp_path: Path) -> None:
     with opened(tmp_path / "s", flush_disk_type=FlushDiskType.SYNC_FLUSH) as store:
         put(store)
         assert store.max_offset("t", 0) == 1
-        assert store._parts.buffered is None
+        assert Probe(store).log_buffers is None
         assert "transientStorePoolSize" not in store.statistics()
         assert not store.is_transient_store_pool_deficient
 
@@ -414,7 +415,7 @@ def test_a_sink_commit_is_in_the_files_when_it_returns(tmp_path: Path) -> None:
         encoder = BatchEncoder(config(), lambda _: 1, default_topic="t", row_hashes=True)
         staged = stage(encoder.encode(rows, START), tmp_path / "staging", "p", inline_bytes=1 << 20)
         assert commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, [staged])).rows == 200
-        assert store.max_phy_offset == store._commit_log.wrote_offset > 3 * SIZE
+        assert store.max_phy_offset == Probe(store).wrote_offset > 3 * SIZE
         shutil.copytree(tmp_path / "s", tmp_path / "killed")
     assert bodies(tmp_path / "killed", 202) == [BODY] * 202
 
@@ -450,7 +451,7 @@ def test_behind_a_failed_sync_what_was_answered_is_still_committed(
 ) -> None:
     with quiet(opened(tmp_path / "s")) as store:
         put(store, 5)
-        store._fence.close(StoreFencedError("commitlog", "the disk is broken"))
+        Probe(store).fence(StoreFencedError("commitlog", "the disk is broken"))
     assert store.paths.abort.exists()
     with opened(tmp_path / "s") as store:
         assert store.max_offset("t", 0) == 5

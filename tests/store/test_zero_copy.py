@@ -20,6 +20,7 @@ from rocketflow_store.format.record import decode_record
 from rocketflow_store.metadata.layout.file_sizes import config_for_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import ResultReleasedError
+from rocketflow_store.testing import Probe
 
 MIB = 1 << 20
 NOON_MS = 1_760_000_000_000
@@ -157,7 +158,7 @@ def test_records_go_over_a_socket(
 
 def age_all(store: MessageStore) -> None:
     """Make every file but the newest expire."""
-    for mapped in store._files.files[:-1]:
+    for mapped in Probe(store).log_files[:-1]:
         os.utime(mapped.path, (NOON_MS / 1000 - 400 * 3600,) * 2)
 
 
@@ -168,7 +169,7 @@ def expected_runs(got: GetMessageResult) -> bytes:
 def test_slices_outlive_the_deletion_of_their_files(store: MessageStore) -> None:
     got = store.get_message("t", 0, 0, 20)
     before = expected_runs(got)
-    path = store._files.files[0].path
+    path = Probe(store).log_files[0].path
     age_all(store)
     store.clean()
     store.clean()
@@ -194,7 +195,7 @@ def test_slices_outlive_the_closing_of_the_store(store: MessageStore, tmp_path: 
 def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_path: Path) -> None:
     """A reader holds messages up to the end; a recovery cuts the last ones, and a file that begins behind them."""
     end = store.max_offset("t", 0)
-    last = store._files.last
+    last = Probe(store).log_files[-1]
     assert last is not None
     with StoreReader(tmp_path / "s", store.config) as reader:
         got = reader.get_message("t", 0, end - 60, 60)
@@ -218,10 +219,12 @@ def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_pa
 @pytest.mark.parametrize("how", ["release", "with", "drop", "cycle"])
 def test_a_file_is_kept_until_its_slices_are_let_go(store: MessageStore, how: str) -> None:
     """Retention waits for whoever holds a file, for a while; a result that was forgotten holds nothing."""
-    store._clean._config = StoreConfig(**SMALL, clock=store.config.clock, destroy_maped_file_interval_forcibly=120_000)
+    Probe(store).set_retention(
+        StoreConfig(**SMALL, clock=store.config.clock, destroy_maped_file_interval_forcibly=120_000)
+    )
     got: GetMessageResult | None = store.get_message("t", 0, 0, 5)
     assert got is not None
-    first = store._files.files[0].path
+    first = Probe(store).log_files[0].path
     age_all(store)
     assert store.clean().log_files == []
     assert first.exists()
