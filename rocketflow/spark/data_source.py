@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from rocketflow.spark.shared.quiet_daemon import quiet_main_daemon
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+
+quiet_main_daemon()  # where this module is first imported in a worker
 
 
 class RocketFlowDataSource(DataSource):

@@ -1046,4 +1046,10 @@ BUGS: Final = (
         [Change("        if new and not self._options.restart:\n", "        if False:\n")],
         ["tests/kafka/test_claims.py"],
     ),
+    Bug(
+        "worker-tells-of-a-jvm-that-hung-up",
+        "a Python worker prints that its last flush failed",
+        [Change("vars(daemon).update(traceback=_QuietTraceback, print=_print)\n", "")],
+        ["tests/rocketflow/spark/test_quiet_daemon.py"],
+    ),
 )
