@@ -309,7 +309,8 @@ class _Look:
         for one in files:
             base = int(one.name)
             length = min(self._config.mapped_file_size_consume_queue, stop - base)
-            units = np.frombuffer(read_piece(directory / one.name, 0, length - length % UNIT_SIZE), UNIT_DTYPE)
+            found = read_piece(directory / one.name, 0, length)  # a file that was cut may end within a unit
+            units = np.frombuffer(found, UNIT_DTYPE, len(found) // UNIT_SIZE)
             if len(units) < length // UNIT_SIZE or not written(units).all():
                 return False
         if not files or int(files[-1].name) + self._config.mapped_file_size_consume_queue < stop:
