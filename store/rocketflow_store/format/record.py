@@ -191,9 +191,7 @@ def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bo
 def place_record(before: bytes, rest: bytes, queue_offset: int, phy_offset: int, property_crc: bool = False) -> bytes:
     """Return the record's bytes at its place."""
     placed = before + _PLACE.pack(queue_offset, phy_offset) + rest
-    if not property_crc:
-        return placed
-    return b"%b%b%b\x02" % (placed, PROPERTY_CRC_NAME, f"{_crc32(placed) & 0x7FFFFFFF:010d}"[::-1].encode())
+    return placed + property_crc_tail(placed) if property_crc else placed
 
 
 def encode_record(

@@ -62,15 +62,9 @@ def unplaced_record(
     tags_code = string_hash(tags) if tags else 0
     if topic == SCHEDULE_TOPIC:
         tags_code = deliver_time(get(PROPERTY_DELAY), now_ms, rules.delay_levels_ms, tags_code)
-    keys = []
+    keys: list[str] = []
     if kind != TRANSACTION_ROLLBACK:
-        uniq_key, named = get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS)
-        if uniq_key:
-            keys.append(f"{topic}#{uniq_key}")
-        if named:
-            keys += [f"{topic}#{key}" for key in named.split(" ") if key]
-        if tags and rules.tag_entries:
-            keys.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
+        keys = _index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if rules.tag_entries else None)
     queue_id = fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1
     record = encode_unplaced(fields, now_ms, rules.property_crc)
     return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num)
@@ -84,11 +78,16 @@ def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[
 
     Of properties that come twice the later one counts: see `format.properties.decode_properties`.
     """
-    found = dict(_FACTS.findall(raw.decode("utf-8", "replace")))
-    uniq_key, named, tags = found.get(PROPERTY_UNIQ_KEY), found.get(PROPERTY_KEYS), found.get(PROPERTY_TAGS, "")
-    keys = [f"{topic}#{uniq_key}"] if uniq_key else []
-    if named:
-        keys += [f"{topic}#{key}" for key in named.split(" ") if key]
-    if tags and tag_entries:
-        keys.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
-    return tags, keys
+    get = dict(_FACTS.findall(raw.decode("utf-8", "replace"))).get
+    tags = get(PROPERTY_TAGS, "")
+    return tags, _index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if tag_entries else None)
+
+
+def _index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
+    """Return the index keys of a record as `topic#key`, in the order of RocketMQ's entries."""
+    found = [f"{topic}#{uniq_key}"] if uniq_key else []
+    if keys:
+        found += [f"{topic}#{key}" for key in keys.split(" ") if key]
+    if tags:
+        found.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
+    return found
