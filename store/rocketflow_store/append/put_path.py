@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import time
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import encode_host, host_digits, offset_msg_id
-from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_NUM
+from rocketflow_store.model.property_names import PROPERTY_INNER_NUM
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
@@ -63,7 +64,7 @@ _MANY_MESSAGES: Final = 256
 """From so many messages in batches on columns are made of them: that takes as long for a few as for these."""
 _MANY_BYTES: Final = 16 << 10
 """Bodies of batches from which on their entries are found together."""
-_LIGHT: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
+_LIGHT_QUEUES: Final = attrgetter("lmq")
 _BUSY: Final = "another put does not come back"
 _INTERRUPTED: Final = "the thread that appended it with others was interrupted; the message may be stored"
 _NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
@@ -210,7 +211,7 @@ class PutPath:
             log, offsets = self._log_append.commit_log, self._log_append.offsets
             crc = self._property_crc
             run = RecordRun(log, offsets, self._side.is_plain, now_ms, by_columns=many, property_crc=crc)
-            self._encoder.begin_run(len(requests))
+            self._encoder.begin_run(len(requests), now_ms)
             outcomes = self._take(run, requests, entries, now_ms)
             if run.count:
                 self._log_append.append(run, self._delay_levels_ms)
@@ -314,16 +315,16 @@ class PutPath:
     def _take_batch(self, run: RecordRun, batch: CheckedBatch, now_ms: int) -> PutMessageResult:
         """As `_take_batches`, one message after the other: of few that is done before columns are made of them."""
         topic, queue_id = batch.topic, batch.queue_id
-        if _LIGHT in batch.body or _LIGHT in batch.suffix or not self._side.is_plain(topic):
-            records = self._encoder.batch_records(batch, now_ms)
-            phy_offset = run.place(sum([one.size for one, _ in records]))
+        records = self._encoder.batch_records(batch, now_ms)
+        if self._side.is_plain(topic) and not any(map(_LIGHT_QUEUES, records)):
+            first, places = run.add_batch(records, (topic, queue_id))
+        else:
+            phy_offset = run.place(sum([one.size for one in records]))
             first, places = run.next_offset(topic, queue_id), []
-            for one, lmq in records:
-                run.add(one, lmq, phy_offset)
+            for one in records:
+                run.add(one, phy_offset)
                 places.append(phy_offset)
                 phy_offset += one.size
-        else:
-            first, places = run.add_batch(self._encoder.plain_entries(batch, now_ms), (topic, queue_id))
         prefix = host_digits(self._config.store_host)
         msg_ids = ",".join([f"{prefix}{place:016X}" for place in places])
         result = PutMessageStatus.PUT_OK, topic, queue_id, first, places[0], msg_ids, now_ms, "", len(places)
@@ -345,12 +346,12 @@ class PutPath:
         assigned = NOTHING_ASSIGNED
         if self._config.enable_lmq or fields.sys_flag & INNER_BATCH_FLAG or PROPERTY_INNER_NUM in properties:
             assigned = self._log_append.assigned.assign(run, fields, properties, given=given)
-        one = unplaced_record(fields, properties, now_ms, self._encoder.rules, assigned.batch_num)
+        one = unplaced_record(fields, properties, now_ms, self._encoder.rules, assigned.batch_num, assigned.lmq)
         size = one.size
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
-        queue_offset, phy_offset = run.add(one, assigned.lmq)
+        queue_offset, phy_offset = run.add(one)
         for name, _ in assigned.lmq:
             run.take_offsets(name, LMQ_QUEUE_ID, 1)
         return PutMessageResult(

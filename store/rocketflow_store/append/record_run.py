@@ -104,14 +104,9 @@ class RecordRun:
         self._written += size
         return phy_offset
 
-    def add(
-        self, one: UnplacedRecord, lmq: tuple[tuple[str, int], ...] = (), phy_offset: int | None = None
-    ) -> tuple[int, int]:
-        """Place a record, at `phy_offset` if `place` gave it that; return its queue offset and physical offset.
-
-        `lmq` holds (name, queue offset) of the light queues that get a unit too.
-        """
-        before, rest, size, topic, queue_id, tags_code, keys, batch_num = one
+    def add(self, one: UnplacedRecord, phy_offset: int | None = None) -> tuple[int, int]:
+        """Place a record, at `phy_offset` if `place` gave it that; return its queue offset and physical offset."""
+        before, rest, size, topic, queue_id, tags_code, keys, batch_num, lmq = one
         queue_offset, queue = 0, (topic, queue_id)
         if queue_id >= 0:
             known = self.next_offsets.get(queue)
@@ -129,7 +124,7 @@ class RecordRun:
             if lmq or (queue_id >= 0 and not plain):
                 place = -1 if plain else queue_id, queue_offset, phy_offset, size
                 rows.add_side(SideRow(topic, *place, tags_code, self.store_timestamp, batch_num, lmq))
-        if one.queue_id >= 0:
+        if queue_id >= 0:
             self.next_offsets[queue] = queue_offset + batch_num
         self.count += 1
         return queue_offset, phy_offset
@@ -143,7 +138,7 @@ class RecordRun:
             rows.first_phy_offset = phy_offset
         key_offsets, keys, places = rows.key_offsets, rows.keys, []
         units = rows.units_of(queue, queue_offset)
-        for before, rest, size, _, _, tags_code, own_keys, _ in records:
+        for before, rest, size, _, _, tags_code, own_keys, _, _ in records:
             parts.append(place_record(before, rest, queue_offset, phy_offset, property_crc))
             units.append(pack_unit(phy_offset, size, tags_code))
             for key in own_keys:

@@ -204,7 +204,7 @@ def encode_record(
 
 def property_crc_tail(record_without_tail: Bytes) -> bytes:
     """The 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
-    return PROPERTY_CRC_NAME + f"{crc32(record_without_tail):010d}"[::-1].encode() + b"\x02"
+    return PROPERTY_CRC_NAME + f"\x02{_crc32(record_without_tail) & 0x7FFFFFFF:010d}"[::-1].encode()
 
 
 def encode_blank(remaining: int) -> bytes:

@@ -63,7 +63,6 @@ from rocketflow_store.records.encoding.unplaced_record import (
     RecordRules,
     UnplacedRecord,
     dispatch_keys,
-    unplaced_record,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +94,10 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _HAS_UNIQ_KEY: Final = re.compile(UNIQ_KEY_PATTERN.encode())
+_LIGHT: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
+"""In the property string of a message that names light queues."""
 _MAX_INNER_NUM: Final = (1 << 15) - 1
+_UNIQ_KEYS_AT_ONCE: Final = 64
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
@@ -105,19 +107,19 @@ class MessageEncoder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._store_host = encode_host(config.store_host)
-        self._uniq_prefix, self._uniq_tick, self._uniq_end = "", 0, 0
+        self._uniq_prefix, self._uniq_tick, self._uniq_end, self._uniq_ms = "", 0, 0, -1
         self.rules = RecordRules.of(config)
         self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
         """Bytes of the properties that the record's CRC takes."""
         self.timer_congestion: TimerCongestion | None = None
         """Where somebody counts timer messages."""
 
-    def begin_run(self, count: int) -> None:
-        """Take the UNIQ_KEYs of the next `count` messages at once, if there are several."""
-        self._uniq_end = 0
-        if count > 1:
-            self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(count)
-            self._uniq_end = self._uniq_tick + count
+    def begin_run(self, count: int, now_ms: int) -> None:
+        """Have UNIQ_KEYs for the next `count` messages: reserved many at a time, for one millisecond."""
+        if now_ms != self._uniq_ms or self._uniq_tick + count > self._uniq_end:
+            reserved = max(count, _UNIQ_KEYS_AT_ONCE)
+            self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(reserved)
+            self._uniq_end, self._uniq_ms = self._uniq_tick + reserved, now_ms
 
     def _next_uniq_key(self) -> str:
         tick = self._uniq_tick
@@ -228,45 +230,8 @@ class MessageEncoder:
             reconsume_times=batch.reconsume_times,
         )
 
-    def batch_records(
-        self, batch: CheckedBatch, now_ms: int
-    ) -> list[tuple[UnplacedRecord, tuple[tuple[str, int], ...]]]:
-        """Return the record of each entry (with a UNIQ_KEY), and the light queues that its properties name."""
-        made = []
-        topic, body, suffix = batch.topic.encode(), bytes(batch.body), batch.suffix
-        of_batch = decode_properties(suffix) if suffix else {}
-        for at in batch.positions:
-            flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
-            body_end = at + BODY_AT + body_size
-            properties_at = body_end + 2
-            raw = body[properties_at : properties_at + int.from_bytes(body[body_end:properties_at], "big")]
-            properties = decode_properties(raw)
-            more = suffix
-            if not _HAS_UNIQ_KEY.search(raw):
-                properties[PROPERTY_UNIQ_KEY] = new = self._next_uniq_key()
-                more = f"{PROPERTY_UNIQ_KEY}\x01{new}\x02".encode() + suffix
-            if of_batch:
-                properties |= of_batch
-            if more and raw and raw[-1] != 2:  # writers before 5.2 leave the last separator out
-                raw += b"\x02"
-            fields = RecordFields(
-                topic,
-                batch.queue_id,
-                body[at + BODY_AT : body_end],
-                raw + more,
-                flag,
-                batch.sys_flag,
-                batch.born_timestamp,
-                batch.born_host,
-                self._store_host,
-                batch.reconsume_times,
-            )
-            record = unplaced_record(fields, properties, now_ms, self.rules)
-            made.append((record, lmq_units(properties) if PROPERTY_INNER_MULTI_DISPATCH in properties else ()))
-        return made
-
-    def plain_entries(self, batch: CheckedBatch, now_ms: int) -> list[UnplacedRecord]:
-        """As `batch_records`, for a batch whose entries name no light queues: in one loop, since it is every send's."""
+    def batch_records(self, batch: CheckedBatch, now_ms: int) -> list[UnplacedRecord]:
+        """Return the record of each entry; one without a UNIQ_KEY gets one."""
         body, topic, suffix = bytes(batch.body), batch.topic, batch.suffix
         fields = RecordFields(
             *(topic.encode(), batch.queue_id, b"", b"", 0, batch.sys_flag, batch.born_timestamp),
@@ -295,7 +260,8 @@ class MessageEncoder:
             sizes = body[at + BODY_SIZE_AT : at + BODY_AT], property_size.to_bytes(2, "big")
             rest = b"".join((after, sizes[0], content, topic_part, sizes[1], raw))
             code = string_hash(tags) if tags else 0
-            made.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1))
+            lmq = lmq_units(decode_properties(raw)) if _LIGHT in raw else ()
+            made.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1, lmq))
         return made
 
     def _uniq_property(self) -> bytes:

@@ -25,7 +25,8 @@ class UnplacedRecord(NamedTuple):
     """A record without its place: see `format.record.UnplacedBytes`.
 
     `queue_id` is -1 if it gets no ConsumeQueue unit (prepared, rolled back); `tags_code` is that of its unit, `keys`
-    are its index keys as `topic#key`, `batch_num` is how many queue offsets it takes.
+    are its index keys as `topic#key`, `batch_num` is how many queue offsets it takes, `lmq` has (name, queue offset) of
+    the light queues that get a unit too.
     """
 
     before: bytes
@@ -36,6 +37,7 @@ class UnplacedRecord(NamedTuple):
     tags_code: int
     keys: list[str]
     batch_num: int
+    lmq: tuple[tuple[str, int], ...] = ()
 
 
 class RecordRules(NamedTuple):
@@ -54,7 +56,12 @@ class RecordRules(NamedTuple):
 
 
 def unplaced_record(
-    fields: RecordFields, properties: Mapping[str, str], now_ms: int, rules: RecordRules, batch_num: int = 1
+    fields: RecordFields,
+    properties: Mapping[str, str],
+    now_ms: int,
+    rules: RecordRules,
+    batch_num: int = 1,
+    lmq: tuple[tuple[str, int], ...] = (),
 ) -> UnplacedRecord:
     """Return the record of `fields`, whose property string is that of `properties`, with store time `now_ms`."""
     topic, kind, get = fields.topic.decode(), fields.sys_flag & TRANSACTION_MASK, properties.get
@@ -67,7 +74,7 @@ def unplaced_record(
         keys = _index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if rules.tag_entries else None)
     queue_id = fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1
     record = encode_unplaced(fields, now_ms, rules.property_crc)
-    return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num)
+    return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num, lmq)
 
 
 _FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PROPERTY_TAGS})\x01([^\x02]+)")
@@ -87,7 +94,10 @@ def _index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | 
     """Return the index keys of a record as `topic#key`, in the order of RocketMQ's entries."""
     found = [f"{topic}#{uniq_key}"] if uniq_key else []
     if keys:
-        found += [f"{topic}#{key}" for key in keys.split(" ") if key]
+        if " " in keys:
+            found += [f"{topic}#{key}" for key in keys.split(" ") if key]
+        else:
+            found.append(f"{topic}#{keys}")
     if tags:
         found.append(f"{topic}#{TAG_KEY_PREFIX}{tags}")
     return found
