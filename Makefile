@@ -50,7 +50,7 @@ bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 	@$(BIN)/python -m tests.bench
 
 airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
-	@$(BIN)/python -m tests.airflow
+	@$(BIN)/python -m tests.rocketflow.airflow
 
 check: $(STAMP) ## formatter, linter, type checker, import rules
 	@$(BIN)/ruff format --check -q . && echo "format ok"

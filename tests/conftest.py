@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["tests.reliability.counts"]
+pytest_plugins = ["tests.support.counts"]
 
 GOLDEN = Path(__file__).parent / "golden"
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",
-    "tests/quality/": "spark",
+    "tests/rocketflow/quality/": "spark",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
     "tests/reliability/test_sink_faults.py": "driver",

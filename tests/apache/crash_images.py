@@ -16,8 +16,8 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.apache.judge import JudgedMessage, read_ours
-from tests.reliability.disk_layer import CHANGES, Call
-from tests.reliability.simulated_disk import SimulatedDisk, State
+from tests.support.disk_layer import CHANGES, Call
+from tests.support.simulated_disk import SimulatedDisk, State
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 15, mapped_file_size_consume_queue=1000, max_hash_slot_num=100, max_index_num=400

@@ -13,8 +13,8 @@ import pytest
 
 from rocketflow_store import MessageExt, StoreConfig, StoreReader
 from rocketflow_store.model.message_id import decode_host, encode_host
-from tests.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
-from tests.reliability.trials import LEVEL
+from tests.support.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
+from tests.support.trials import LEVEL
 
 HERE = Path(__file__).parent
 FLAGS = (

@@ -12,8 +12,8 @@ import pytest
 
 from rocketflow_store import StoreConfig
 from tests.apache.judge import FLAGS, compiled
-from tests.maven import JarsNotFetchedError, fetch_jars, java_and_javac
-from tests.ports import free_port
+from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
+from tests.support.ports import free_port
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0

@@ -19,7 +19,7 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.message import MessageBatch
 from tests.apache.judge import ApacheStore, read_ours, versions
-from tests.reliability.trials import ROOT, environment
+from tests.support.trials import ROOT, environment
 
 pytestmark = pytest.mark.apache
 

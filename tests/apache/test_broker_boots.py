@@ -29,7 +29,7 @@ from tests.apache.judge import VERSIONS_5, JudgedMessage, read_ours, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES, crash_and_recover, fill
 from tests.apache.test_crash_images import read_around, recovered_by_us
-from tests.reliability.trials import FULL, LEVEL, ROOT, SEED, environment
+from tests.support.trials import FULL, LEVEL, ROOT, SEED, environment
 
 pytestmark = pytest.mark.apache
 

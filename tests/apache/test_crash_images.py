@@ -19,7 +19,7 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from tests.apache.crash_images import IMAGES_A_RUN, KINDS, SIZES, Image, make_images
 from tests.apache.judge import VERSIONS_5, ApacheStore, JudgedMessage, judged_ours, versions
-from tests.reliability.trials import FULL, SEED
+from tests.support.trials import FULL, SEED
 
 pytestmark = pytest.mark.apache
 

@@ -17,7 +17,7 @@ from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.apache.judge import VERSIONS_5
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
-from tests.reliability.trials import LEVEL
+from tests.support.trials import LEVEL
 
 pytestmark = [
     pytest.mark.apache,

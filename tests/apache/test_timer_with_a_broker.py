@@ -21,7 +21,7 @@ from rocketflow_store.model.topic_names import TIMER_TOPIC
 from tests.apache.judge import VERSIONS_5, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
-from tests.reliability.trials import FULL, LEVEL
+from tests.support.trials import FULL, LEVEL
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 

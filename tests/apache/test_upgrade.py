@@ -27,7 +27,7 @@ from tests.apache.judge import ApacheStore, read_ours
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_reads_ours import SIZES
 from tests.apache.test_broker_boots import ACCELERATED
-from tests.reliability.trials import FULL, LEVEL, ROOT, environment
+from tests.support.trials import FULL, LEVEL, ROOT, environment
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 

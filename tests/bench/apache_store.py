@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.maven import compile_java, fetch_jars, java_and_javac
+from tests.support.maven import compile_java, fetch_jars, java_and_javac
 
 VERSION: Final = "5.3.3"
 _SOURCES: Final = Path(__file__).parent / "java"

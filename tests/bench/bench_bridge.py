@@ -16,7 +16,7 @@ from rocketflow.kafka.bridge import run_bridge
 from rocketflow.kafka.options.bridge_options import BridgeOptions
 from rocketflow.kafka.shared.topic_names import TopicChoice
 from tests.bench.figures import Figure, ratio
-from tests.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

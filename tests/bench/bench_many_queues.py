@@ -17,9 +17,9 @@ from typing import Final
 import pyarrow as pa
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from tests.bench.data import rows
 from tests.bench.figures import Figure
-from tests.bench.memory import rss_anon_mib
+from tests.support.bulk_rows import rows
+from tests.support.memory import rss_anon_mib
 
 _RUNS: Final = 3
 _FEW: Final = 8

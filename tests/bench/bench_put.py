@@ -22,7 +22,7 @@ from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS
 from tests.bench.apache_store import VERSION, ApacheStore
 from tests.bench.figures import Figure, ratio
-from tests.maven import JarsNotFetchedError
+from tests.support.maven import JarsNotFetchedError
 
 RUNS: Final = 3
 _BODY: Final = b"x" * 200

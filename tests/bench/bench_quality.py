@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store import MessageStore
 from tests.bench.figures import Figure, ratio
-from tests.quality.flight_rules import SUITE
+from tests.support.flight_rules import SUITE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

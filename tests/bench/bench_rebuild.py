@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from rocketflow_store import MessageStore, StoreReader
 from tests.bench.apache_store import VERSION, ApacheStore
-from tests.bench.data import lose_derived, rows
 from tests.bench.figures import Figure, ratio
-from tests.maven import JarsNotFetchedError
+from tests.support.bulk_rows import lose_derived, rows
+from tests.support.maven import JarsNotFetchedError
 
 RUNS: Final = 5
 _BATCH: Final = 100_000

@@ -13,9 +13,9 @@ from typing import Final
 
 from rocketflow_store import MessageStore
 from tests.bench.apache_store import VERSION, ApacheStore
-from tests.bench.data import lose_derived, rows
 from tests.bench.figures import Figure, ratio
-from tests.maven import JarsNotFetchedError
+from tests.support.bulk_rows import lose_derived, rows
+from tests.support.maven import JarsNotFetchedError
 
 RUNS: Final = 3
 _BATCH: Final = 100_000
@@ -31,7 +31,7 @@ os._exit(0) if sys.argv[2:] == ["halt"] else store.close()
 _APPEND_AND_WAIT: Final = """
 import sys
 from rocketflow_store import MessageStore
-from tests.bench.data import rows
+from tests.support.bulk_rows import rows
 store = MessageStore.open(sys.argv[1])
 store.append_batch(rows(100_000, 1024), topic="t")
 print("ready", flush=True)

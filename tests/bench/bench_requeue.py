@@ -17,8 +17,8 @@ from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
 from rocketflow_store.model.clock import ManualClock
-from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
+from tests.support.bulk_rows import rows
 
 RUNS: Final = 3
 COUNT: Final = 500_000

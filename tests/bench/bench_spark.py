@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 
 from rocketflow_store import MessageStore
-from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
 from tests.bench.spark_cases import (
     KAFKA_SINK_TUNED,
@@ -32,8 +31,9 @@ from tests.bench.spark_cases import (
     sink_rate,
     source_rate,
 )
-from tests.kafka_broker import KafkaBroker, connector_jars
-from tests.maven import JarsNotFetchedError
+from tests.support.bulk_rows import rows
+from tests.support.kafka_broker import KafkaBroker, connector_jars
+from tests.support.maven import JarsNotFetchedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

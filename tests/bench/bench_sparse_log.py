@@ -18,9 +18,9 @@ from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.record import RecordFields, encode_blank, encode_record
 from rocketflow_store.model.message_id import encode_host
-from tests.bench.data import rows
 from tests.bench.figures import Figure
-from tests.bench.memory import rss_anon_mib
+from tests.support.bulk_rows import rows
+from tests.support.memory import rss_anon_mib
 
 _FILES: Final = 100
 _FILE_BYTES: Final = 1 << 30

@@ -14,9 +14,9 @@ from pathlib import Path
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from tests.bench.apache_store import VERSION, ApacheStore
-from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
-from tests.maven import JarsNotFetchedError
+from tests.support.bulk_rows import rows
+from tests.support.maven import JarsNotFetchedError
 
 RUNS = 3
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.model.clock import ManualClock
-from tests.bench.data import rows
 from tests.bench.figures import Figure, ratio
+from tests.support.bulk_rows import rows
 
 RUNS: Final = 3
 COUNT: Final = 500_000

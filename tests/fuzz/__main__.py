@@ -23,8 +23,8 @@ from rocketflow.spark.java_runtime import cache_directory
 from tests.fuzz import line_coverage
 from tests.fuzz.line_coverage import Looked
 from tests.fuzz.targets import TARGETS, Target, in_memory
-from tests.reliability import results
-from tests.reliability.trials import environment
+from tests.support import results
+from tests.support.trials import environment
 
 ATHERIS = "atheris==3.0.0"
 FETCH_SECONDS = 280

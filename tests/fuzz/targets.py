@@ -73,7 +73,7 @@ from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
-from tests.fuzz.audit import anywhere, confined_to
+from tests.support.confinement import anywhere, confined_to
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError
-from tests.fuzz.audit import ForbiddenError, confined_to
 from tests.fuzz.mutations import nearly
 from tests.fuzz.targets import TARGETS, Target
-from tests.reliability.trials import FULL
+from tests.support.confinement import ForbiddenError, confined_to
+from tests.support.trials import FULL
 
 EXAMPLES = 20_000 if FULL else 150
 SLOW_EXAMPLES = 1_000 if FULL else 12

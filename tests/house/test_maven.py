@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import maven
 from tests.apache.judge import ApacheStore
-from tests.maven import JarsNotFetchedError, fetch_jars
+from tests.support import maven
+from tests.support.maven import JarsNotFetchedError, fetch_jars
 
 
 def test_jars_that_do_not_come_are_a_reason_to_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

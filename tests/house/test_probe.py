@@ -10,7 +10,7 @@ from rocketflow_store.testing import Probe
 
 TESTS: Final = Path(__file__).parents[1]
 STORES: Final = {"store", "opened", "reader", "writer"}
-STILL_PRIVATE: Final = {"tests/store/test_puts_together.py"}
+STILL_PRIVATE: Final = {"tests/store/append/test_puts_together.py"}
 """Puts other functions in the place of the write path's own."""
 
 

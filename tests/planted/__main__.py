@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.planted.bugs import BUGS
 from tests.planted.planting import Bug, DoesNotApplyError, Outcome, Tree, hunt, whole_tests_pass
-from tests.reliability import results
+from tests.support import results
 
 AT_ONCE = 2
 

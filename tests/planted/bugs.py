@@ -7,9 +7,8 @@ from typing import Final
 from tests.planted.planting import SEEDS, Bug, Change
 
 STORE: Final = "tests/store"
-TIMER: Final = f"{STORE}/timer"
 ROWS: Final = "tests/reliability"
-KAFKA: Final = "tests/kafka"
+KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
 
@@ -25,7 +24,7 @@ BUGS: Final = (
         "ends-not-told",
         "what the queues had come to is not told: one that goes behind a kill begins anew",
         [Change("            if self._ends.moved:\n                self._guard(self._write_ends)\n", "")],
-        [f"{STORE}/test_durable_ends.py"],
+        [f"{STORE}/recovery/test_durable_ends.py"],
     ),
     Bug(
         "damaged-size-believed",
@@ -49,7 +48,7 @@ BUGS: Final = (
         "superseded-run-commits",
         "a driver that another one took over from commits its batch",
         [Change("    if batch.run_seq < newest:\n", "    if batch.run_seq < 0:\n")],
-        [f"{STORE}/test_sink_commit.py"],
+        [f"{STORE}/commits/test_sink_commit.py"],
     ),
     Bug(
         "every-tenth-sync-skipped",
@@ -98,7 +97,7 @@ BUGS: Final = (
                 "limit = self._commit_log.flushed_offset if False else",
             )
         ],
-        [f"{STORE}/test_visibility.py::test_with_sync_flush_nobody_sees_what_is_not_synced"],
+        [f"{STORE}/engine/test_visibility.py::test_with_sync_flush_nobody_sees_what_is_not_synced"],
     ),
     Bug(
         "late-sync-answered-as-success",
@@ -109,7 +108,7 @@ BUGS: Final = (
                 "if not self.flush_to(offset, timeout_s) and False:",
             )
         ],
-        [f"{STORE}/test_visibility.py::test_a_batch_whose_sync_is_late_is_no_success"],
+        [f"{STORE}/engine/test_visibility.py::test_a_batch_whose_sync_is_late_is_no_success"],
     ),
     Bug(
         "json-written-in-place",
@@ -144,7 +143,7 @@ BUGS: Final = (
         "sparse-segments",
         "log files have a size but no blocks: a full disk kills the writer later on",
         [Change("        disk.posix_fallocate(fd, 0, size)\n", "        disk.ftruncate(fd, size)\n")],
-        [f"{STORE}/test_allocate_ahead.py"],
+        [f"{STORE}/files/test_allocate_ahead.py"],
     ),
     Bug(
         "abort-removed-too-early",
@@ -192,7 +191,7 @@ BUGS: Final = (
                 "        elif step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
             )
         ],
-        [f"{STORE}/test_visibility.py::test_recovery_believes_no_clock"],
+        [f"{STORE}/engine/test_visibility.py::test_recovery_believes_no_clock"],
     ),
     Bug(
         "off-by-one-at-segment-end",
@@ -202,7 +201,7 @@ BUGS: Final = (
             Change("offset + left - BLANK_SIZE\n", "offset + left - BLANK_SIZE + 1\n"),
             Change("before + left - BLANK_SIZE, side=", "before + left - BLANK_SIZE + 1, side="),
         ],
-        [f"{STORE}/test_segment_end.py"],
+        [f"{STORE}/append/test_segment_end.py"],
     ),
     Bug(
         "torn-first-record-is-another-file",
@@ -213,7 +212,7 @@ BUGS: Final = (
                 "    if told < 0:\n        return int(told)",
             )
         ],
-        [f"{STORE}/test_recovery_damage.py"],
+        [f"{STORE}/recovery/test_recovery_damage.py"],
     ),
     # -- what is served
     Bug(
@@ -233,7 +232,7 @@ BUGS: Final = (
                 "if False:\n            raise CorruptRecordError(mapped",
             ),
         ],
-        [f"{STORE}/test_verify.py", f"{STORE}/test_recovery_damage.py"],
+        [f"{STORE}/fsck/test_verify.py", f"{STORE}/recovery/test_recovery_damage.py"],
     ),
     Bug(
         "crc-not-checked-on-read",
@@ -242,7 +241,7 @@ BUGS: Final = (
             Change("        fault = content_fault(view, frame)", "        fault = None"),
             Change("if in_doubt else records.faults", "if False else records.faults"),
         ],
-        [f"{STORE}/test_recovery_damage.py"],
+        [f"{STORE}/recovery/test_recovery_damage.py"],
     ),
     Bug(
         "only-bodies-checked-on-read",
@@ -289,7 +288,7 @@ BUGS: Final = (
                 "    return there & False",
             )
         ],
-        [f"{STORE}/test_verify.py::test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own"],
+        [f"{STORE}/fsck/test_verify.py::test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own"],
     ),
     Bug(
         "commit-record-before-its-rows",
@@ -310,7 +309,7 @@ BUGS: Final = (
                 "            self._dispatch.extend([(placer.end, head), *rest])\n",
             )
         ],
-        [f"{STORE}/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
+        [f"{STORE}/engine/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
     ),
     Bug(
         "what-waits-in-the-pool-is-shown",
@@ -336,14 +335,14 @@ BUGS: Final = (
         [
             Change("if for_floor == floor and queue.first_unit <= low <= end", "if queue.first_unit <= low <= end"),
         ],
-        [f"{STORE}/test_retention.py"],
+        [f"{STORE}/engine/test_retention.py"],
     ),
     # -- what others may have written
     Bug(
         "offset-file-reset-when-unreadable",
         "a config file that cannot be read counts as empty",
         [Change("raise ConfigFileError(self.path, fault.why, backup_fault.why)", "pass")],
-        [f"{STORE}/test_config_files.py"],
+        [f"{STORE}/metadata/test_config_files.py"],
     ),
     Bug(
         "length-trusted",
@@ -356,7 +355,7 @@ BUGS: Final = (
         "dots-in-names",
         "a topic may be called ..",
         [Change('re.compile(r"[%|a-zA-Z0-9_-]+")', 're.compile(r"[%|a-zA-Z0-9_.-]+")')],
-        [f"{STORE}/test_config_files.py::test_names_that_rocketmq_refuses"],
+        [f"{STORE}/metadata/test_config_files.py::test_names_that_rocketmq_refuses"],
     ),
     Bug(
         "stored-topic-becomes-a-path",
@@ -368,7 +367,7 @@ BUGS: Final = (
                 "        if False:\n            raise StoreConfigError(",
             ),
         ],
-        [f"{STORE}/test_visibility.py::test_a_stored_topic_never_becomes_a_path"],
+        [f"{STORE}/engine/test_visibility.py::test_a_stored_topic_never_becomes_a_path"],
     ),
     Bug(
         "unbounded-inflate",
@@ -381,7 +380,7 @@ BUGS: Final = (
         "lost-batch-queues-go-unnoticed",
         "the open compares queues of BatchCQ topics with nothing",
         [Change("record.batch_queues if record is not None else {}, lost.batch_queues", "{}, lost.batch_queues")],
-        [f"{STORE}/test_side_queue_recovery.py::test_a_damaged_side_queue_is_made_again"],
+        [f"{STORE}/recovery/test_side_queue_recovery.py::test_a_damaged_side_queue_is_made_again"],
     ),
     Bug(
         "light-queue-serves-any-record",
@@ -392,13 +391,13 @@ BUGS: Final = (
                 "            return True\n",
             )
         ],
-        [f"{STORE}/test_side_queue_fsck.py::test_units_of_another_light_queue_serve_nothing"],
+        [f"{STORE}/fsck/test_side_queue_fsck.py::test_units_of_another_light_queue_serve_nothing"],
     ),
     Bug(
         "deleted-topics-come-back",
         "recovery dispatches records of deleted topics",
         [Change("    if not floors:\n        return\n", "    if True:\n        return\n")],
-        [f"{STORE}/test_deleted_topics.py::test_nor_under_a_new_topic_of_that_name"],
+        [f"{STORE}/engine/test_deleted_topics.py::test_nor_under_a_new_topic_of_that_name"],
     ),
     Bug(
         "crc-asked-of-another-writers-records",
@@ -408,7 +407,7 @@ BUGS: Final = (
                 "    if began is None and before is not None and log_end > before.end_phy_offset:\n", "    if False:\n"
             )
         ],
-        [f"{STORE}/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
+        [f"{STORE}/recovery/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
     ),
     # -- rebuild
     Bug(
@@ -420,13 +419,13 @@ BUGS: Final = (
                 "            units[at : at + count] = self._parts.rows(part, row, count)[:: -1 if count == 3 else 1]\n",
             )
         ],
-        [f"{STORE}/test_rebuild.py::test_as_incremental_dispatch"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_as_incremental_dispatch"],
     ),
     Bug(
         "rebuild-leaves-slots-of-damaged-records-empty",
         "a rebuilt queue does not say which bytes are lost",
         [Change("            if key in gapped:\n", "            if False:\n")],
-        [f"{STORE}/test_rebuild.py::test_damage_costs_the_damaged_records"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_damage_costs_the_damaged_records"],
     ),
     Bug(
         "rebuild-swaps-what-is-not-durable",
@@ -436,26 +435,26 @@ BUGS: Final = (
                 "                os_files.sync_file(fd, path)\n                finished(", "                finished("
             )
         ],
-        [f"{STORE}/test_rebuild.py::test_a_power_loss_at_any_step"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_a_power_loss_at_any_step"],
     ),
     Bug(
         "rebuild-forgets-index-entries-of-one-block",
         "entries of one slot that come close behind each other do not lead to each other",
         [Change("            before[rows[follows + 1]] = numbers[rows[follows]]\n", "")],
-        [f"{STORE}/test_rebuild.py::test_as_incremental_dispatch"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_as_incremental_dispatch"],
     ),
     # -- retries, requeues
     Bug(
         "one-retry-too-many",
         "a message is sent back once more than the group allows",
         [Change("if message.reconsume_times >= most or", "if message.reconsume_times > most or")],
-        [f"{STORE}/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
+        [f"{STORE}/delivery/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
     ),
     Bug(
         "requeue-forgets-where-it-is",
         "a requeue's commits hold rows and not how far the run is: a repeat moves them again",
         [Change("    positions = {**run.positions, **batch.positions}\n", "    positions = dict(run.positions)\n")],
-        [f"{STORE}/test_requeue_run.py", f"{ROWS}/test_manual_requeue_kills.py"],
+        [f"{STORE}/delivery/test_requeue_run.py", f"{ROWS}/test_manual_requeue_kills.py"],
     ),
     Bug(
         "requeue-moves-what-came-later",
@@ -466,13 +465,13 @@ BUGS: Final = (
                 "    known = None\n",
             )
         ],
-        [f"{STORE}/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
+        [f"{STORE}/delivery/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
     ),
     Bug(
         "requeued-messages-stay-delayed",
         "a requeued message keeps the delay that it had",
         [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
-        [f"{STORE}/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
+        [f"{STORE}/delivery/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
     ),
     # -- delay levels
     Bug(
@@ -484,13 +483,16 @@ BUGS: Final = (
                 "ProgressBatch(SINK_ID, self.run_id, before.after, progress)",
             )
         ],
-        [f"{STORE}/test_delay_delivery.py::test_due_at_its_time_and_once"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_due_at_its_time_and_once"],
     ),
     Bug(
         "delay-file-believed",
         "delayOffset.json counts, whatever the log shows",
         [Change("        believed = evidence.search(level, start, shown[0])\n", "        believed = end\n")],
-        [f"{STORE}/test_delay_delivery.py::test_the_envelope_tells_where_to_go_on", f"{ROWS}/test_requeue_kills.py"],
+        [
+            f"{STORE}/delivery/test_delay_delivery.py::test_the_envelope_tells_where_to_go_on",
+            f"{ROWS}/test_requeue_kills.py",
+        ],
     ),
     Bug(
         "delay-file-believed-to-be-whole",
@@ -501,13 +503,13 @@ BUGS: Final = (
                 "        found[level] = start\n",
             )
         ],
-        [f"{STORE}/test_delay_delivery.py::test_what_a_broker_delivered_is_not_delivered_again"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_what_a_broker_delivered_is_not_delivered_again"],
     ),
     Bug(
         "due-a-moment-late",
         "a message is not yet due at its own time",
         [Change("np.flatnonzero((dues > until_ms) &", "np.flatnonzero((dues >= until_ms) &")],
-        [f"{STORE}/test_delay_golden.py::test_pending_delays_are_delivered_at_their_time"],
+        [f"{STORE}/delivery/test_delay_golden.py::test_pending_delays_are_delivered_at_their_time"],
     ),
     Bug(
         "due-as-the-unit-says",
@@ -518,19 +520,19 @@ BUGS: Final = (
                 "dues > stored + ABSURD_MS",
             )
         ],
-        [f"{STORE}/test_delay_delivery.py::test_a_unit_that_tells_no_time_does_not_make_a_message_early"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_that_tells_no_time_does_not_make_a_message_early"],
     ),
     Bug(
         "a-lost-message-blocks-its-level",
         "nothing is delivered behind a unit that stands for a lost message: its tags code is a far time",
         [Change("(dues > until_ms) & (dues <= until_ms + ABSURD_MS) &", "(dues > until_ms) &")],
-        [f"{STORE}/test_delay_delivery.py::test_a_unit_of_a_lost_message_does_not_block_its_level"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_of_a_lost_message_does_not_block_its_level"],
     ),
     Bug(
         "delayed-message-into-the-commit-topic",
         "REAL_TOPIC may name a topic that only the store itself writes to",
         [Change("    if topic == COMMIT_TOPIC or is_send_refused(topic):\n", "    if topic == SCHEDULE_TOPIC:\n")],
-        [f"{STORE}/test_delay_delivery.py::test_a_message_without_a_legal_place_is_left_out_and_told"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_a_message_without_a_legal_place_is_left_out_and_told"],
     ),
     Bug(
         "put-again-with-the-old-crc",
@@ -541,7 +543,7 @@ BUGS: Final = (
                 "    ends = records.properties_ends\n",
             )
         ],
-        [f"{STORE}/test_reput.py::test_as_the_scalar_encoder"],
+        [f"{STORE}/records/test_reput.py::test_as_the_scalar_encoder"],
     ),
     Bug(
         "records-without-properties-damaged",
@@ -551,7 +553,7 @@ BUGS: Final = (
                 "self.positions + self.sizes - 2, self.positions)", "self.positions + self.sizes - 4, self.positions)"
             )
         ],
-        [f"{STORE}/test_record_columns.py"],
+        [f"{STORE}/records/test_record_columns.py"],
     ),
     # -- the Kafka bridge
     Bug(
@@ -601,20 +603,20 @@ BUGS: Final = (
         "rows-that-are-to-be-ignored-counted",
         "conditions over several columns are asked of the rows too that `ignore_row_if` leaves out",
         [Change("self._domains.condition({**domain[0], **domain[1]})", "self._domains.condition(domain[0])")],
-        ["tests/quality/test_agreement.py::test_the_pass_and_great_expectations_say_the_same"],
+        ["tests/rocketflow/quality/test_agreement.py::test_the_pass_and_great_expectations_say_the_same"],
     ),
     Bug(
         "checked-batch-known-by-its-number",
         "a checked batch that comes again with other rows is taken for the one in the log",
         [Change("        if known != ranges:\n", "        if known is None:\n")],
-        ["tests/quality/test_stream.py::test_a_batch_that_comes_again_is_written_once"],
+        ["tests/rocketflow/quality/test_stream.py::test_a_batch_that_comes_again_is_written_once"],
     ),
     # -- timer messages
     Bug(
         "timer-a-tick-early",
         "what is due in the tick that is running is delivered already",
         [Change("in self._files.due_ticks(tick) if len(units)", "in self._files.due_ticks(tick + 1) if len(units)")],
-        [f"{TIMER}/test_timer_delivery.py::test_each_is_delivered_in_its_tick_and_looks_as_a_brokers"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_each_is_delivered_in_its_tick_and_looks_as_a_brokers"],
     ),
     Bug(
         "timer-delivered-behind-a-broker",
@@ -625,25 +627,25 @@ BUGS: Final = (
                 "            if not len(hits):\n                _count(",
             )
         ],
-        [f"{TIMER}/test_timer_golden.py::test_a_wheel_made_anew_holds_what_the_brokers_held"],
+        [f"{STORE}/delivery/test_timer_golden.py::test_a_wheel_made_anew_holds_what_the_brokers_held"],
     ),
     Bug(
         "timer-wheel-believed",
         "a wheel that is not the one we left is gone by",
         [Change("if crc32(wheel.octets()) != stop.wheel_crc:", "if crc32(wheel.octets()) == stop.wheel_crc + 1:")],
-        [f"{TIMER}/test_timer_delivery.py::test_the_files_say_what_waits"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_the_files_say_what_waits"],
     ),
     Bug(
         "timer-files-of-another-log",
         "the timer's files are believed though the log was cut since",
         [Change("return known <= low or self._mark(known) == self._files.newest", "return True")],
-        [f"{TIMER}/test_timer_delivery.py::test_a_log_that_was_cut_and_grew_again_is_noticed"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_a_log_that_was_cut_and_grew_again_is_noticed"],
     ),
     Bug(
         "timer-delivery-lost-with-the-log",
         "the timer's files are believed though the log lost the deliveries that they tell of",
         [Change("        if commits > now[0] or (", "        if commits < 0 and (")],
-        [f"{TIMER}/test_timer_delivery.py::test_a_delivery_that_the_log_lost_is_made_again"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_a_delivery_that_the_log_lost_is_made_again"],
     ),
     Bug(
         "timer-rolled-again",
@@ -654,26 +656,26 @@ BUGS: Final = (
                 "        is_due",
             )
         ],
-        [f"{TIMER}/test_timer_delivery.py::test_rolled_messages_are_copied_on_their_way"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_rolled_messages_are_copied_on_their_way"],
     ),
     Bug(
         "timer-recall-ignored",
         "a recalled message is delivered",
         [Change("names[row].as_py()) in self.deletes:", "names[row].as_py()) not in self.deletes:")],
-        [f"{TIMER}/test_timer_delivery.py::test_a_recalled_message_never_comes"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_a_recalled_message_never_comes"],
     ),
     Bug(
         "timer-recall-of-5.5-ignored",
         "a message that RocketMQ 5.5 recalled, by its UNIQ_KEY without the topic, is delivered",
         [Change("for names in recall_names(segments):", "for names in recall_names(segments)[:1]:")],
-        [f"{TIMER}/test_timer_golden.py"],
+        [f"{STORE}/delivery/test_timer_golden.py"],
     ),
     # -- complete answers
     Bug(
         "row-larger-than-a-file",
         "a row that no CommitLog file holds is not refused before others are written",
         [Change("        suspicious |= sizes + room + _HEAD_ROOM > config.mapped_file_size_commit_log\n", "")],
-        [f"{STORE}/test_small_log_files.py"],
+        [f"{STORE}/engine/test_small_log_files.py"],
     ),
     Bug(
         "by-time-unreadable-is-earlier",
@@ -686,39 +688,39 @@ BUGS: Final = (
                 "                return _Stored(start + int(good[0]),",
             )
         ],
-        [f"{STORE}/test_offset_by_time.py"],
+        [f"{STORE}/reading/test_offset_by_time.py"],
     ),
     # -- Airflow
     Bug(
         "airflow-busy-store-fails",
         "a task whose store is in use fails at once",
         [Change("if self.code == EXIT_BUSY or self.code < 0 or", "if self.code < 0 or")],
-        ["tests/airflow/test_parts.py::test_what_an_exit_code_means"],
+        ["tests/rocketflow/airflow/test_parts.py::test_what_an_exit_code_means"],
     ),
     Bug(
         "airflow-command-outlives-its-task",
         "a worker that is killed leaves its command behind, and that one the lock",
         [Change("prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)", "prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)")],
-        ["tests/airflow/test_parts.py::test_a_command_ends_with_whoever_waits_for_it"],
+        ["tests/rocketflow/airflow/test_parts.py::test_a_command_ends_with_whoever_waits_for_it"],
     ),
     Bug(
         "airflow-secrets-handed-on",
         "a command gets Airflow's environment, its keys among it",
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
-        ["tests/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
+        ["tests/rocketflow/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
     ),
     # -- settings
     Bug(
         "settings-out-of-range-refused",
         "a number that RocketMQ moves into its range is refused",
         [Change("        return min(max(value, low), high)\n", "        return value\n")],
-        [f"{STORE}/test_settings_of_rocketmq.py::test_every_number_that_rocketmq_takes_is_taken"],
+        [f"{STORE}/settings/test_settings_of_rocketmq.py::test_every_number_that_rocketmq_takes_is_taken"],
     ),
     Bug(
         "settings-without-effect-unnamed",
         "keys that change nothing are taken without a word",
         [Change("    if keys and (path, keys) not in _warned:\n", "    if keys and not path:\n")],
-        [f"{STORE}/test_settings_of_rocketmq.py::test_keys_without_effect_are_named_once_at_the_open"],
+        [f"{STORE}/settings/test_settings_of_rocketmq.py::test_keys_without_effect_are_named_once_at_the_open"],
     ),
     Bug(
         "rocksdb-queues-unseen",
@@ -729,13 +731,13 @@ BUGS: Final = (
                 '    if "CURRENT " in _names(root / consume_queue):\n',
             )
         ],
-        [f"{STORE}/test_other_engines.py::test_a_part_of_another_engine_is_refused_by_name"],
+        [f"{STORE}/engine/test_other_engines.py::test_a_part_of_another_engine_is_refused_by_name"],
     ),
     Bug(
         "rocksdb-data-written-past",
         "a writer goes on where index, timer or transactions are in RocksDB",
         [Change('        if name.endswith(".sst") or (name', "        if (name")],
-        [f"{STORE}/test_other_engines.py::test_data_in_rocksdbstore_refuses_writers_and_warns_readers"],
+        [f"{STORE}/engine/test_other_engines.py::test_data_in_rocksdbstore_refuses_writers_and_warns_readers"],
     ),
     Bug(
         "log-elsewhere-has-no-identity",
@@ -768,7 +770,7 @@ BUGS: Final = (
                 '_row("check_crc_on_recover", True, since=None)',
             )
         ],
-        ["tests/store/test_broker_conf.py"],
+        ["tests/store/settings/test_broker_conf.py"],
     ),
     Bug(
         "deep-json-escapes",
@@ -779,26 +781,26 @@ BUGS: Final = (
                 "    except ZeroDivisionError:\n        raise",
             )
         ],
-        [f"{STORE}/test_json_limits.py", "tests/rocketflow/test_json_limits.py"],
+        [f"{STORE}/metadata/test_json_limits.py", "tests/rocketflow/cli/test_json_limits.py"],
     ),
     Bug(
         "timer-snapshots-remain",
         "a rebuilt wheel leaves the snapshot that a broker prefers to it",
         [Change("            os_files.remove_file(snapshot)\n", "            pass\n")],
-        [f"{TIMER}/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
+        [f"{STORE}/delivery/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
     ),
     # -- readers that answer less than there is
     Bug(
         "tag-code-believed",
         "a tag read passes over a message whose unit has another tags code than its record",
         [Change("            keep |= self._in_doubt(units, offsets, keep)\n", "")],
-        [f"{STORE}/test_damaged_units.py"],
+        [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "skipped-not-named",
         "get_message leaves a message out without naming it",
         [Change("            skipped.append(SkippedMessages(at, messages, phy_offset, why))\n", "")],
-        [f"{STORE}/test_damaged_units.py"],
+        [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "broken-chain-ends-the-query",
@@ -810,13 +812,13 @@ BUGS: Final = (
                 'on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n',
             )
         ],
-        [f"{STORE}/test_damaged_chains.py"],
+        [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "misplaced-record-by-key",
         "a record that names another message's place is served by key",
         [Change("if message.topic != topic or self._is_in_its_place(message):", "if message is not None:")],
-        [f"{STORE}/test_damaged_chains.py"],
+        [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "condition-behind-a-cut-number",
@@ -827,19 +829,19 @@ BUGS: Final = (
                 '        if False:\n            raise self._error(token, f"RocketMQ',
             )
         ],
-        [f"{STORE}/test_sql92.py"],
+        [f"{STORE}/filters/test_sql92.py"],
     ),
     Bug(
         "impossible-size-believed",
         "a size in store.meta that no store can have makes all sizes those of an empty store",
         [Change(" if LIMITS[name][0] <= size <= LIMITS[name][1]}", "}")],
-        [f"{STORE}/test_file_sizes.py"],
+        [f"{STORE}/metadata/test_file_sizes.py"],
     ),
     Bug(
         "gap-ends-a-queue",
         "a queue ends for readers at the first unit that is missing",
         [Change("            past_gaps=True,\n", "            past_gaps=False,\n")],
-        [f"{STORE}/test_promised_queues.py"],
+        [f"{STORE}/reading/test_promised_queues.py"],
     ),
     Bug(
         "record-of-the-stop-not-asked",
@@ -850,7 +852,7 @@ BUGS: Final = (
                 "    _believes_promises: ClassVar[bool] = False\n",
             )
         ],
-        [f"{STORE}/test_promised_queues.py"],
+        [f"{STORE}/reading/test_promised_queues.py"],
     ),
     Bug(
         "missing-unit-counts-as-removed",
@@ -861,7 +863,7 @@ BUGS: Final = (
                 "        others = np.flatnonzero(_is_real(units))\n",
             )
         ],
-        [f"{STORE}/test_promised_queues.py"],
+        [f"{STORE}/reading/test_promised_queues.py"],
     ),
     Bug(
         "one-unit-moves-the-minimum",
@@ -872,13 +874,13 @@ BUGS: Final = (
                 "    return found if end else",
             )
         ],
-        [f"{STORE}/test_first_kept.py"],
+        [f"{STORE}/views/test_first_kept.py"],
     ),
     Bug(
         "durable-units-not-asked",
         "an open after a kill declares messages lost whose units are missing below the durable frontier",
         [Change("key not in lost.queues and not self._has_units(key, there[key], end, log)", "end < 0")],
-        [f"{STORE}/test_promised_queues.py"],
+        [f"{STORE}/reading/test_promised_queues.py"],
     ),
     Bug(
         "tags-not-dispatched",
@@ -889,19 +891,19 @@ BUGS: Final = (
                 "entries = rows.entries.without_tags()",
             )
         ],
-        [f"{STORE}/test_derived_profile.py"],
+        [f"{STORE}/views/test_derived_profile.py"],
     ),
     Bug(
         "every-tag-must-be-indexed",
         "a message that an older broker stored without an index entry for its TAGS is reported as damage",
         [Change("        must = ~entries.of_tag\n", "        must = np.ones(len(entries.of_tag), bool)\n")],
-        [f"{STORE}/test_derived_profile.py"],
+        [f"{STORE}/views/test_derived_profile.py"],
     ),
     Bug(
         "conversion-not-recorded",
         "a rebuild with a profile does not record it: a store without TAGS gets the other one back",
         [Change("                    self._record_profile()\n", "")],
-        [f"{STORE}/test_derived_profile.py::test_conversion_of_a_store_without_tags_is_recorded"],
+        [f"{STORE}/views/test_derived_profile.py::test_conversion_of_a_store_without_tags_is_recorded"],
     ),
     Bug(
         "queues-not-in-the-checkpoint",
@@ -912,19 +914,19 @@ BUGS: Final = (
                 "            pass\n",
             )
         ],
-        [f"{STORE}/test_derived_profile.py"],
+        [f"{STORE}/views/test_derived_profile.py"],
     ),
     Bug(
         "lost-system-queue-is-deleted",
         "verify takes a lost queue of the store's own topics for that of a deleted topic",
         [Change("        kept = is_system_topic(topic) or topic in self.unlisted\n", "        kept = False\n")],
-        [f"{STORE}/test_lost_derived.py"],
+        [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
         "lost-index-is-none",
         "verify misses an index only where its directory or the checkpoint says that there was one",
         [Change("            return self._record.index is not None\n", "            return False\n")],
-        [f"{STORE}/test_lost_derived.py"],
+        [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
         "append-makes-stores",
@@ -936,7 +938,7 @@ BUGS: Final = (
         "offsets-of-unknown-topics",
         "starting offsets of a topic that the read does not take are passed over",
         [Change("    _check_topics(choice, queues, named)\n", "")],
-        ["tests/rocketflow/spark/test_stream_planner.py"],
+        ["tests/rocketflow/spark/source/test_stream_planner.py"],
     ),
     Bug(
         "accepted-by-place",
@@ -964,7 +966,7 @@ BUGS: Final = (
                 "    return JudgedClaims(_pieces(runs))\n    merged, of = _merged(runs)\n",
             )
         ],
-        [f"{STORE}/test_lost_places.py"],
+        [f"{STORE}/fsck/test_lost_places.py"],
     ),
     Bug(
         "lost-units-are-clean",
@@ -974,7 +976,7 @@ BUGS: Final = (
                 "                self._note_lost_units(topic, queue_id, first, units, high)\n", "                pass\n"
             )
         ],
-        [f"{STORE}/test_lost_places.py"],
+        [f"{STORE}/fsck/test_lost_places.py"],
     ),
     Bug(
         "end-of-queue-not-expected",
@@ -985,13 +987,13 @@ BUGS: Final = (
                 "        if at > end and findings.log_end > 0 and not",
             )
         ],
-        [f"{STORE}/test_lost_places.py"],
+        [f"{STORE}/fsck/test_lost_places.py"],
     ),
     Bug(
         "record-in-a-body-served",
         "a record in a message's body is a message for whoever asks by physical offset",
         [Change("return message if self.boundaries.begins(message) else None", "return message")],
-        [f"{STORE}/test_forged_places.py"],
+        [f"{STORE}/reading/test_forged_places.py"],
     ),
     Bug(
         "chain-shorter-than-a-body",
@@ -1002,7 +1004,7 @@ BUGS: Final = (
                 "        most = min(_MAX_BODY, 0 if boundaries is not None",
             )
         ],
-        [f"{STORE}/test_forged_places.py"],
+        [f"{STORE}/reading/test_forged_places.py"],
     ),
     Bug(
         "damaged-entry-in-silence",
@@ -1014,37 +1016,37 @@ BUGS: Final = (
                 "                    pass\n",
             ),
         ],
-        [f"{STORE}/test_damaged_chains.py"],
+        [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "damaged-place-in-silence",
         "an index entry whose physical offset is another one is taken for one of a removed message",
         [Change("if on_damage is not None and not self._rises(at):", "if False:")],
-        [f"{STORE}/test_damaged_chains.py"],
+        [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "index-header-believed",
         "times of a damaged index header decide that a file has nothing to give",
         [Change("        return 0 <= header.end_timestamp - last < 1000\n", "        return True\n")],
-        [f"{STORE}/test_damaged_chains.py"],
+        [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "copied-unit-believed",
         "the tags code of a unit that is a copy of a neighbour's hides its message from a read by tag",
         [Change("                keep |= queue.misplaced(first, stop)[offsets - first]\n", "                pass\n")],
-        [f"{STORE}/test_damaged_units.py"],
+        [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "other-sizes-look-empty",
         "a reader passes over a log's only file for its size and shows no messages",
         [Change("        self._files.refuse_other_sizes()\n", "")],
-        [f"{STORE}/test_file_sizes.py"],
+        [f"{STORE}/metadata/test_file_sizes.py"],
     ),
     Bug(
         "bridge-copies-what-another-copied",
         "a bridge with another id copies a topic once more that is already in the store",
         [Change("        if new and not self._options.restart:\n", "        if False:\n")],
-        ["tests/kafka/test_claims.py"],
+        ["tests/rocketflow/kafka/test_claims.py"],
     ),
     Bug(
         "worker-tells-of-a-jvm-that-hung-up",

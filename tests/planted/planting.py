@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.reliability.trials import ROOT, SEED
+from tests.support.trials import ROOT, SEED
 
 PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
 COPIED = ("store", "rocketflow", "tests", "pyproject.toml")

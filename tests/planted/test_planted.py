@@ -9,7 +9,7 @@ import pytest
 
 from tests.planted.bugs import BUGS
 from tests.planted.planting import Tree, hunt, whole_tests_pass
-from tests.reliability.trials import FULL, SEED
+from tests.support.trials import FULL, SEED
 
 SAMPLE = 3
 

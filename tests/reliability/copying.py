@@ -9,10 +9,10 @@ from typing import Any
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.checker import Verdict, check_copy
 from tests.reliability.driver_process import Driver, Outcome
 from tests.reliability.faulty_source import staged_files
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Verdict, check_copy
+from tests.support.workload import SMALL, body
 
 BATCH_ROWS = 40
 

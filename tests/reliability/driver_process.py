@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.reliability.faults import Faults
-from tests.reliability.trials import environment
+from tests.support.trials import environment
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.reliability.trials import ROOT, environment
+from tests.support.trials import ROOT, environment
 
 _IN, _OUT = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 _ATTR = struct.Struct("<6Q10I")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from tests.reliability.workload import body
+from tests.support.workload import body
 
 SIZES = {"mapped_file_size_commit_log": 1 << 18, "mapped_file_size_consume_queue": 20_000, "max_hash_slot_num": 1000}
 WITHIN_S = 15.0

@@ -15,9 +15,9 @@ from rocketflow_store import FlushDiskType, Message, MessageStore
 from rocketflow_store.fsck.findings import Finding
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.checker import Verdict
-from tests.reliability.independent_reader import parse_record
-from tests.store.damage import CONFIG, Place, Planted, key_of
+from tests.support.checker import Verdict
+from tests.support.damage import CONFIG, Place, Planted, key_of
+from tests.support.independent_reader import parse_record
 
 STOPS = ("closed", "killed")
 IMAGE_CONFIG = replace(CONFIG, enabled_append_prop_crc=True)

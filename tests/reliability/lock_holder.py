@@ -9,7 +9,7 @@ import os
 import sys
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from tests.reliability.workload import SMALL, body
+from tests.support.workload import SMALL, body
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.reliability.images import ENDS, IMAGE_CONFIG
-from tests.store.damage import Place, key_of
+from tests.support.damage import Place, key_of
 
 Store = MessageStore | StoreReader
 

@@ -21,11 +21,11 @@ from rocketflow_store import (
 )
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.testing import Probe
-from tests.reliability.checker import Place, Verdict, check, numbers_there
-from tests.reliability.disk_layer import CHANGES, Call
-from tests.reliability.independent_reader import parse_record
-from tests.reliability.simulated_disk import SimulatedDisk, State
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Place, Verdict, check, numbers_there
+from tests.support.disk_layer import CHANGES, Call
+from tests.support.independent_reader import parse_record
+from tests.support.simulated_disk import SimulatedDisk, State
+from tests.support.workload import SMALL, body
 
 NEVER_MS = 3_600_000
 """An interval at which no flushing thread comes by: the seed alone decides when something is flushed."""

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from tests.reliability.workload import body
+from tests.support.workload import body
 
 SIZES = {"mapped_file_size_commit_log": 128 << 20, "mapped_file_size_consume_queue": 20_000, "max_hash_slot_num": 1000}
 LARGE = 24 << 20

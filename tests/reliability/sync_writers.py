@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
-from tests.reliability.workload import SMALL, body
+from tests.support.workload import SMALL, body
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.reliability.results import FIGURES, LEVELS, PATH, load
 from tests.reliability.rows import DAMAGE, IMAGES, KILLS, POWER_LOSSES, ROWS, SINK
+from tests.support.results import FIGURES, LEVELS, PATH, load
 
 COUNTS = ("trials", "hits", "lost", "phantom", "doubled", "wrong")
 

@@ -10,11 +10,11 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.checker import check
 from tests.reliability.disk_calls import needs_strace, spread
-from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, points_of, under_strace
-from tests.reliability.trials import FULL, SEED, some
+from tests.support.checker import check
+from tests.support.results import Tally
+from tests.support.trials import FULL, SEED, some
 
 pytestmark = pytest.mark.slow
 

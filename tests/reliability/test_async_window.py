@@ -13,9 +13,9 @@ import pytest
 
 from rocketflow_store import MessageStore, StoreConfig
 from tests.reliability.power import Instant, Run, after_power_loss
-from tests.reliability.results import Tally, measured
-from tests.reliability.simulated_disk import SimulatedDisk
-from tests.reliability.trials import seeds
+from tests.support.results import Tally, measured
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.trials import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.disk_calls import KillPoint, kill_points, needs_strace, stretches
 from tests.reliability.driver_process import Driver
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, LEVEL, SEED, some
+from tests.support.results import Tally
+from tests.support.trials import FULL, LEVEL, SEED, some
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, needs_strace]
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.model.errors import StoreError
-from tests.reliability.disk_layer import CHANGES, Failing
+from tests.support.disk_layer import CHANGES, Failing
 
 SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_hash_slot_num": 500, "max_index_num": 2000}
 BODIES = [f"m{number}".encode() for number in range(30)]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, PutMessageStatus
-from tests.reliability.disk_layer import Call
 from tests.reliability.power import Run, after_power_loss
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import Flavour, SimulatedDisk
-from tests.reliability.trials import FULL, SEED, sweep
+from tests.support.disk_layer import Call
+from tests.support.results import Tally
+from tests.support.simulated_disk import Flavour, SimulatedDisk
+from tests.support.trials import FULL, SEED, sweep
 
 pytestmark = pytest.mark.slow
 

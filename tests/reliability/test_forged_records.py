@@ -16,10 +16,10 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, LEVEL, SEED, seeds
-from tests.store.damage import bodies_of, flip
-from tests.store.forging import HEAD, forged
+from tests.support.damage import bodies_of, flip
+from tests.support.forging import HEAD, forged
+from tests.support.results import Tally
+from tests.support.trials import FULL, LEVEL, SEED, seeds
 
 FILE_SIZE = 1 << 16
 CONFIG = StoreConfig(mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=2000)

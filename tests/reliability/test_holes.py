@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.checker import check, numbers_there
-from tests.reliability.disk_layer import Call
-from tests.reliability.independent_reader import Record, log_records
 from tests.reliability.power import Run, config
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import SimulatedDisk, State
-from tests.reliability.trials import seeds
-from tests.reliability.workload import number_of
+from tests.support.checker import check, numbers_there
+from tests.support.disk_layer import Call
+from tests.support.independent_reader import Record, log_records
+from tests.support.results import Tally
+from tests.support.simulated_disk import SimulatedDisk, State
+from tests.support.trials import seeds
+from tests.support.workload import number_of
 
 pytestmark = pytest.mark.slow
 

@@ -25,9 +25,9 @@ from tests.reliability.images import (
     served_of,
     used,
 )
-from tests.reliability.results import Tally
 from tests.reliability.test_killed_recoveries import calls_of_recovery, contents, killed_at, recover
-from tests.reliability.trials import FULL, seeds
+from tests.support.results import Tally
+from tests.support.trials import FULL, seeds
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,6 @@ from rocketflow.cli.app import run
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreError, StoreVersionError
-from tests.privileges import open_directory, unprivileged
 from tests.reliability.images import (
     ENDS,
     IMAGE_CONFIG,
@@ -35,9 +34,10 @@ from tests.reliability.images import (
     touching,
     used,
 )
-from tests.reliability.results import Tally
-from tests.reliability.trials import LEVEL, SEED
-from tests.store.damage import Planted, make
+from tests.support.damage import Planted, make
+from tests.support.privileges import open_directory, unprivileged
+from tests.support.results import Tally
+from tests.support.trials import LEVEL, SEED
 
 pytestmark = pytest.mark.slow
 

@@ -26,9 +26,9 @@ from tests.reliability.images import (
     touching,
     used,
 )
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, LEVEL, SEED, seeds, sweep
-from tests.store.damage import Place, Planted, flip, key_of
+from tests.support.damage import Place, Planted, flip, key_of
+from tests.support.results import Tally
+from tests.support.trials import FULL, LEVEL, SEED, seeds, sweep
 
 pytestmark = pytest.mark.slow
 
@@ -255,7 +255,7 @@ def foreign_log(images: Images) -> bytes:
     """The first log file of another store."""
     room = images.room / "other"
     if not room.exists():
-        from tests.store.damage import make
+        from tests.support.damage import make
 
         make(room)
     return min((room / "commitlog").iterdir()).read_bytes()

@@ -12,12 +12,12 @@ import pytest
 
 from rocketflow_store import FlushDiskType, MessageStore, StoreReader
 from rocketflow_store.fsck.repair import repair_store
-from tests.reliability.checker import Verdict
 from tests.reliability.images import STOPS, hurt
-from tests.reliability.results import Tally
 from tests.reliability.test_image_derived import QUEUE_KINDS
-from tests.reliability.trials import seeds
-from tests.store.side_queues import CONFIG, QUEUES, SideStore, served
+from tests.support.checker import Verdict
+from tests.support.results import Tally
+from tests.support.side_queues import CONFIG, QUEUES, SideStore, served
+from tests.support.trials import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -19,14 +19,14 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.model.clock import ManualClock
-from tests.reliability.checker import Place, check
-from tests.reliability.disk_layer import Interrupting
-from tests.reliability.independent_reader import log_records
 from tests.reliability.power import config
-from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, recovered
-from tests.reliability.trials import COMMAND_LINE, LEVEL, SEED, environment, seeds
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Place, check
+from tests.support.disk_layer import Interrupting
+from tests.support.independent_reader import log_records
+from tests.support.results import Tally
+from tests.support.trials import COMMAND_LINE, LEVEL, SEED, environment, seeds
+from tests.support.workload import SMALL, body
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.recovery.derived_swap import finish_swap
-from tests.bench.data import rows
-from tests.reliability.results import Tally
-from tests.reliability.trials import COMMAND_LINE, environment, seeds
+from tests.support.bulk_rows import rows
+from tests.support.results import Tally
+from tests.support.trials import COMMAND_LINE, environment, seeds
 
 pytestmark = pytest.mark.slow
 

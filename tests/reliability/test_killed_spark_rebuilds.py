@@ -24,10 +24,10 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.recovery.derived_swap import finish_swap
-from tests.reliability.results import Tally, until_one_happened
 from tests.reliability.test_killed_rebuilds import are_gone, children, derived, harm, made
-from tests.reliability.trials import FULL, environment, seeds
-from tests.rocketflow.spark.cluster import standalone_cluster
+from tests.support.results import Tally, until_one_happened
+from tests.support.spark_cluster import standalone_cluster
+from tests.support.trials import FULL, environment, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.checker import Place, Verdict, check
 from tests.reliability.disk_calls import CALLS, KillPoint, kill_points, needs_strace, spread
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, SEED, environment, seeds, some
+from tests.support.checker import Place, Verdict, check
+from tests.support.results import Tally
+from tests.support.trials import FULL, SEED, environment, seeds, some
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ ROLLED = 150
 
 
 def command(store: Path, flush: str, first: int, count: int) -> list[str]:
-    return [sys.executable, "-B", "-m", "tests.reliability.workload", str(store), flush, str(first), str(count)]
+    return [sys.executable, "-B", "-m", "tests.support.workload", str(store), flush, str(first), str(count)]
 
 
 def acknowledged(output: str) -> dict[int, Place]:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import StoreReader
-from tests.reliability.checker import findings
-from tests.reliability.results import Tally, measured
-from tests.reliability.trials import LEVEL, environment, seeds
+from tests.support.checker import findings
+from tests.support.results import Tally, measured
+from tests.support.trials import LEVEL, environment, seeds
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ QUEUES = 4
 WRITER = """
 import os, sys, pyarrow as pa
 from rocketflow_store import MessageStore
-from tests.bench.memory import rss_anon_mib
+from tests.support.memory import rss_anon_mib
 peak = 0.0
 with MessageStore.open(sys.argv[1]) as store:
     total, at = int(sys.argv[2]), 0
@@ -40,7 +40,7 @@ with MessageStore.open(sys.argv[1]) as store:
 STARTER = """
 import json, os, sys, threading
 from rocketflow_store import Message, MessageStore
-from tests.bench.memory import rss_anon_mib
+from tests.support.memory import rss_anon_mib
 descriptors = set(os.listdir("/proc/self/fd"))
 with MessageStore.open(sys.argv[1]) as store:
     result = store.put_message(Message("t", b"first", queue_id=0))

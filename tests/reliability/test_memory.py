@@ -16,12 +16,12 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.model.errors import StoreError
-from tests.reliability.checker import check
 from tests.reliability.power import Run, config
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import SimulatedDisk
 from tests.reliability.test_kills import acknowledged
-from tests.reliability.trials import FULL, SEED, environment
+from tests.support.checker import check
+from tests.support.results import Tally
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.trials import FULL, SEED, environment
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.checker import Place, check, numbers_there
-from tests.reliability.results import Tally
 from tests.reliability.test_kills import acknowledged, command, killed
-from tests.reliability.trials import seeds
+from tests.support.checker import Place, check, numbers_there
+from tests.support.results import Tally
+from tests.support.trials import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from rocketflow_store import StoreReader
-from tests.reliability.independent_reader import log_records
-from tests.reliability.phases import at_call
 from tests.reliability.power import POOL, Instant, Run, after_power_loss
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import SimulatedDisk
-from tests.reliability.trials import seeds
+from tests.support.independent_reader import log_records
+from tests.support.phases import at_call
+from tests.support.results import Tally
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.trials import seeds
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ import pytest
 from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import StoreError
-from tests.reliability.disk_layer import READS, Call, Failing, Layer
 from tests.reliability.power import Run, config
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import SimulatedDisk
-from tests.reliability.trials import FULL, SEED
-from tests.reliability.workload import number_of
+from tests.support.disk_layer import READS, Call, Failing, Layer
+from tests.support.results import Tally
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.trials import FULL, SEED
+from tests.support.workload import number_of
 
 pytestmark = pytest.mark.slow
 

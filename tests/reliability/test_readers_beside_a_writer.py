@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
-from tests.reliability.checker import Place, check
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, SEED
-from tests.reliability.workload import SMALL, body, number_of
+from tests.support.checker import Place, check
+from tests.support.results import Tally
+from tests.support.trials import FULL, SEED
+from tests.support.workload import SMALL, body, number_of
 
 SECONDS = 60.0 if FULL else 6.0
 MOST = 30_000

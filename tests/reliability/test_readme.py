@@ -12,11 +12,11 @@ from typing import Any
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from tests.reliability.audit import audited
-from tests.reliability.phases import POINTS, Phase, at_method
 from tests.reliability.power import Run, after_power_loss, config
-from tests.reliability.results import Tally
-from tests.reliability.simulated_disk import SimulatedDisk
-from tests.reliability.trials import seeds
+from tests.support.phases import POINTS, Phase, at_method
+from tests.support.results import Tally
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.trials import seeds
 
 
 def test_the_example(tmp_path: Path, tally: Callable[..., Tally]) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from tests.reliability.checker import check_copy, numbers_there
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
-from tests.reliability.results import Tally
-from tests.reliability.trials import seeds
-from tests.reliability.workload import SMALL
+from tests.support.checker import check_copy, numbers_there
+from tests.support.results import Tally
+from tests.support.trials import seeds
+from tests.support.workload import SMALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

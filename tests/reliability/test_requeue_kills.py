@@ -21,13 +21,13 @@ from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFil
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
-from tests.reliability.checker import Verdict, check_copy, disorder
 from tests.reliability.delivering import COMMIT_BYTES
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
-from tests.reliability.results import Tally
 from tests.reliability.test_kills import under_strace
-from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds, some
-from tests.reliability.workload import SMALL, body, number_of
+from tests.support.checker import Verdict, check_copy, disorder
+from tests.support.results import Tally
+from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some
+from tests.support.workload import SMALL, body, number_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 600)]
 

@@ -21,11 +21,11 @@ from rocketflow_store.model.errors import OffsetOutOfRangeError
 from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.queue_table import FileQueueTable
-from tests.reliability.checker import Verdict, findings
-from tests.reliability.phases import Phase, at_call, at_method
-from tests.reliability.results import Tally
-from tests.reliability.trials import seeds
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Verdict, findings
+from tests.support.phases import Phase, at_call, at_method
+from tests.support.results import Tally
+from tests.support.trials import seeds
+from tests.support.workload import SMALL, body
 
 NOW_MS = 1_760_000_000_000
 OLD_S = NOW_MS / 1000 - 400 * 3600

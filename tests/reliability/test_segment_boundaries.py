@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from tests.reliability.checker import Place, check
-from tests.reliability.results import Tally
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Place, check
+from tests.support.results import Tally
+from tests.support.workload import SMALL, body
 
 SIZE = SMALL["mapped_file_size_commit_log"]
 NEXT_FILES = [

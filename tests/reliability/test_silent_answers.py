@@ -31,10 +31,10 @@ from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
-from tests.reliability.results import Tally
-from tests.reliability.trials import LEVEL, SEED
-from tests.rocketflow.spark.planned_query import PlannedQuery
-from tests.store.damage import CONFIG, Place, key_of
+from tests.support.damage import CONFIG, Place, key_of
+from tests.support.planned_query import PlannedQuery
+from tests.support.results import Tally
+from tests.support.trials import LEVEL, SEED
 
 COUNT = 66
 """Messages of each queue; a queue file has 20 units."""

@@ -10,8 +10,8 @@ import pytest
 
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, LEVEL, seeds
+from tests.support.results import Tally
+from tests.support.trials import FULL, LEVEL, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

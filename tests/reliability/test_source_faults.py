@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from tests.reliability.checker import Verdict, check_copy
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
-from tests.reliability.results import Tally
-from tests.reliability.trials import seeds
-from tests.reliability.workload import SMALL, number_of
-from tests.rocketflow.spark.planned_query import PlannedQuery
-from tests.rocketflow.spark.stores import append, numbered, remove_first_log_file
+from tests.support.checker import Verdict, check_copy
+from tests.support.planned_query import PlannedQuery
+from tests.support.results import Tally
+from tests.support.spark_stores import append, numbered, remove_first_log_file
+from tests.support.trials import seeds
+from tests.support.workload import SMALL, number_of
 
 ACTIONS = ("append", "append", "queue", "topic", "step", "step", "step", "restart", "replay", "retention")
 BODY_AT = 88

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.checker import findings
-from tests.reliability.results import Tally
-from tests.reliability.trials import COMMAND_LINE, LEVEL, environment, processes_marked, seeds
+from tests.support.checker import findings
+from tests.support.results import Tally
+from tests.support.trials import COMMAND_LINE, LEVEL, environment, processes_marked, seeds
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.disk_calls import needs_strace
-from tests.reliability.results import Tally, measured
 from tests.reliability.sync_trace import CALLS, judge
-from tests.reliability.trials import FULL, environment
+from tests.support.results import Tally, measured
+from tests.support.trials import FULL, environment
 
 pytestmark = pytest.mark.slow
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.checker import Verdict
 from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
-from tests.reliability.results import Tally
 from tests.reliability.test_kills import under_strace
-from tests.reliability.trials import FULL, LEVEL, SEED, environment, seeds, some
-from tests.store.timer.worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
+from tests.support.checker import Verdict
+from tests.support.results import Tally
+from tests.support.timer_worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
+from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if FULL else 600)]
 

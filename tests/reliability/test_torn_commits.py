@@ -16,10 +16,10 @@ from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_meta import gives_record_crc
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from tests.reliability.checker import Place, check
-from tests.reliability.results import Tally
-from tests.reliability.trials import FULL, SEED
-from tests.reliability.workload import body
+from tests.support.checker import Place, check
+from tests.support.results import Tally
+from tests.support.trials import FULL, SEED
+from tests.support.workload import body
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=400, max_hash_slot_num=50, max_index_num=200

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from tests.reliability.checker import Place, Verdict, check
-from tests.reliability.results import Tally
-from tests.reliability.trials import LEVEL, SEED
-from tests.reliability.workload import SMALL, body
+from tests.support.checker import Place, Verdict, check
+from tests.support.results import Tally
+from tests.support.trials import LEVEL, SEED
+from tests.support.workload import SMALL, body
 
 RECORDS = 20
 LAST = RECORDS - 1

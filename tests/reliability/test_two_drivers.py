@@ -13,8 +13,8 @@ import pytest
 
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver, Outcome
-from tests.reliability.results import Tally
-from tests.reliability.trials import seeds
+from tests.support.results import Tally
+from tests.support.trials import seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

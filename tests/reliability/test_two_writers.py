@@ -13,9 +13,9 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.model.errors import StoreLockedError
-from tests.reliability.checker import Place, check
-from tests.reliability.results import Tally
-from tests.reliability.trials import environment, seeds
+from tests.support.checker import Place, check
+from tests.support.results import Tally
+from tests.support.trials import environment, seeds
 
 
 def test_a_holder_excludes_others_until_it_is_dead(tmp_path: Path, tally: Callable[..., Tally]) -> None:

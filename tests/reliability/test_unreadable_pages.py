@@ -18,9 +18,9 @@ import pytest
 
 from tests.reliability.faulty_mount import mounted
 from tests.reliability.images import ENDS, LOG_FILE, Images, fresh, judged, make_images, touching
-from tests.reliability.results import Tally
-from tests.reliability.trials import ROOT, environment
-from tests.store.damage import Planted
+from tests.support.damage import Planted
+from tests.support.results import Tally
+from tests.support.trials import ROOT, environment
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
-from tests.reliability.results import Tally
-from tests.reliability.trials import seeds
+from tests.support.results import Tally
+from tests.support.trials import seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

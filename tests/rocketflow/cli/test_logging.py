@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from tests.reliability.trials import COMMAND_LINE, ROOT, environment
+from tests.support.trials import COMMAND_LINE, ROOT, environment
 
 SHIPPED = ROOT / "conf" / "logging.json"
 

@@ -18,7 +18,7 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.reading.export import export_topic
-from tests.reliability.trials import COMMAND_LINE, environment
+from tests.support.trials import COMMAND_LINE, environment
 
 SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
 

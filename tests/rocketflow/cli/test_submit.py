@@ -15,7 +15,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
-from tests.reliability.trials import COMMAND_LINE, environment, processes_marked
+from tests.support.trials import COMMAND_LINE, environment, processes_marked
 
 JOBS = ["kafka_bridge", "quality", "rebuild_index", "requeue", "stream"]
 

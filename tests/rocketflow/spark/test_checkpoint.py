@@ -13,7 +13,7 @@ from rocketflow.spark.shared.checkpoint import drop_unfinished_first_entry
 from rocketflow.spark.stream import stream_job
 from rocketflow.spark.stream.stream_job import StreamJob, run
 from rocketflow_store import StoreReader
-from tests.rocketflow.spark.stores import append, numbered
+from tests.support.spark_stores import append, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import pytest
 
 from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
-from tests.rocketflow.spark.cluster import standalone_cluster
-from tests.rocketflow.spark.stores import append, numbered
+from tests.support.spark_cluster import standalone_cluster
+from tests.support.spark_stores import append, numbered
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]

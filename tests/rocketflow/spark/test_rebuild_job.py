@@ -26,11 +26,11 @@ from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
-from tests.maven import JarsNotFetchedError
 from tests.reliability import test_forged_records, test_queue_gaps
-from tests.s3_server import s3_server
-from tests.store.damage import flip
-from tests.store.test_rebuild import derived, make
+from tests.store.rebuild.test_rebuild import derived, make
+from tests.support.damage import flip
+from tests.support.maven import JarsNotFetchedError
+from tests.support.s3_server import s3_server
 
 pytestmark = pytest.mark.spark
 CONF = Path(__file__).parents[2] / "golden" / "basic-53" / "broker.properties"

@@ -17,7 +17,7 @@ from rocketflow.spark import register
 from rocketflow.spark.session import stream_settings
 from rocketflow.spark.shared.worker_python import WorkerPythonError
 from rocketflow_store import Message, MessageStore
-from tests.reliability.trials import LEVEL, environment
+from tests.support.trials import LEVEL, environment
 
 COUNT = """
 import json

@@ -17,7 +17,7 @@ from rocketflow_store.delivery.delay.delivery import deliver_due
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
-from tests.rocketflow.spark.stores import append, numbered
+from tests.support.spark_stores import append, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,44 @@
+"""One Kafka broker for all tests of the bridge; they are skipped where its jars cannot be had."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rocketflow.kafka.bridging import Topics
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.maven import JarsNotFetchedError
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    try:
+        started = KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker", heap="400m", quick=True)
+    except JarsNotFetchedError as error:
+        pytest.skip(str(error))
+    with started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def topics(broker: KafkaBroker) -> Iterator[Topics]:
+    with Topics(broker.bootstrap_servers) as opened:
+        yield opened
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def name() -> Callable[[str], str]:
+    """`name("orders")`: a topic name that no other test uses."""
+    number = next(_NUMBERS)
+    return lambda base: f"{base}{number}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "store")

@@ -1,0 +1,301 @@
+"""What can be wrong on either side is told, with its place, and by the right exit code."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka.errors import KafkaError, ProducerFencedError
+
+from rocketflow.errors import UsageError
+from rocketflow.kafka.client.clients import as_bridge_error
+from rocketflow.kafka.errors import (
+    DataLossError,
+    FencedBridgeError,
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    MessageRefusedError,
+    TopicMissingError,
+    TopicNameError,
+)
+from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
+from rocketflow.kafka.into_store.copy_in import KafkaToStore
+from rocketflow.kafka.options.bridge_options import parse
+from rocketflow.kafka.shared.run_state import StopRequest
+from rocketflow_store import Message, MessageStore
+from rocketflow_store.model.errors import StoreLockedError
+from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, small_store, stored
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.trials import FULL
+
+pytestmark = pytest.mark.kafka
+Name = Callable[[str], str]
+
+
+def some(count: int, size: int = 10) -> list[Sent]:
+    return [Sent(b"k", b"%d" % number + b"x" * size) for number in range(count)]
+
+
+def test_topics_that_are_missing_or_have_no_legal_name(topics: Topics, store: str, name: Name) -> None:
+    with pytest.raises(TopicMissingError, match="no topic nowhere"):
+        bridge("kafka-to-store", topics.address, store, "--topics", "nowhere")
+    long = "l" * 200
+    topics.create(long, partitions=1)
+    with pytest.raises(TopicNameError, match=r"at most 127.*give --map"):
+        bridge("kafka-to-store", topics.address, store, "--topics", long)
+    assert bridge("kafka-to-store", topics.address, store, "--topics", long, "--map", f"{long}=short").exit_code == 0
+    source = name("native")
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.put_message(Message(source, b"x", queue_id=0))
+    with pytest.raises(TopicMissingError, match="--create-topics"):
+        bridge("store-to-kafka", topics.address, store, "--topics", source)
+    with pytest.raises(TopicMissingError, match="has no topic nowhere"):
+        bridge("store-to-kafka", topics.address, store, "--topics", "nowhere")
+
+
+def test_messages_that_the_store_cannot_keep(topics: Topics, store: str, name: Name) -> None:
+    source = name("big")
+    topics.create(source, partitions=1)
+    sent = [*some(3), Sent(b"big", b"B" * 200_000), Sent(b"h" * 40_000, b"v"), *some(2)]
+    topics.send(source, sent, 0)
+    conf = Path(store).parent / "limit.conf"
+    conf.write_text("maxMessageSize=100000\nmappedFileSizeCommitLog=16777216\n")
+    asked = ["--topics", source, "--id", source]
+    with pytest.raises(
+        MessageRefusedError, match=f"{source} partition 0 offset 3: body of 200000 bytes.*maxMessageSize"
+    ):
+        bridge("kafka-to-store", topics.address, store, *asked, "--config", str(conf))
+    done = bridge("kafka-to-store", topics.address, store, *asked, "--config", str(conf), "--on-refused", "quarantine")
+    assert (done.rows, done.quarantined, done.exit_code) == (5, 2, 3)
+    refused = stored(store, "KAFKA_QUARANTINE")[0]
+    assert [(row["KAFKA_OFFSET"], row["KAFKA_VALUE_SIZE"]) for _, row in refused] == [("3", "200000"), ("4", "1")]
+    assert refused[0][0] == b"B" * 65536
+    assert [row["KAFKA_OFFSET"] for _, row in stored(store, source)[0]] == ["0", "1", "2", "5", "6"]
+
+
+def test_messages_that_kafka_would_not_take(topics: Topics, store: str, name: Name) -> None:
+    source, refused = name("big"), name("refused")
+    topics.create(source, partitions=1, **{"max.message.bytes": "50000"})
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages([Message(source, body, queue_id=0) for body in (b"a", b"B" * 60_000, b"c")])
+    asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
+    with pytest.raises(
+        MessageRefusedError,
+        match=f"topic {source} queue 0 queue offset 1: 60123 bytes as a record batch before compression, "
+        "the topic's max.message.bytes is 50000",
+    ):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    assert topics.read(source, 1) == {0: []}  # the first message went with the transaction
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
+    assert (done.rows, done.quarantined, done.exit_code) == (2, 1, 3)
+    assert [one.value for one in topics.read(source, 1)[0]] == [b"a", b"c"]
+    assert dict(topics.read(refused, 1)[0][0].headers)["rocketmq.origin"] == f"{source}:0:1".encode()
+
+
+def test_messages_without_a_key_or_of_a_time_that_the_topic_does_not_take(
+    topics: Topics, store: str, name: Name
+) -> None:
+    source, refused = name("odd"), name("refused")
+    topics.create(source, partitions=1, **{"cleanup.policy": "compact"})
+    in_2100 = 4_102_444_800_000
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages(
+            [
+                Message(source, b"fine", queue_id=0, keys="k"),
+                Message(source, b"keyless", queue_id=0),
+                Message(source, b"early", queue_id=0, keys="k", born_timestamp=in_2100),
+            ]
+        )
+    asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
+    with pytest.raises(MessageRefusedError, match=f"topic {source} queue 0 queue offset 1: it has no key"):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
+    assert (done.rows, done.quarantined, done.exit_code) == (1, 2, 3)
+    why = [dict(one.headers)["refused"] for one in topics.read(refused, 1)[0]]
+    assert why[1] == b"its time is %d ms, the topic's message.timestamp.after.max.ms does not allow that" % in_2100
+
+
+def test_messages_that_kafka_deleted_are_told(topics: Topics, store: str, name: Name) -> None:
+    from kafka import TopicPartition
+
+    source = name("t")
+    topics.create(source, partitions=1)
+    topics.send(source, some(10), 0)
+    asked = ["--topics", source, "--id", source]
+    bridge("kafka-to-store", topics.address, store, *asked)
+    topics.send(source, some(10), 0)
+    topics.admin.delete_records({TopicPartition(source, 0): 15})
+    with pytest.raises(DataLossError, match=f"{source} partition 0: offsets 10 to 14 are gone"):
+        bridge("kafka-to-store", topics.address, store, *asked)
+    done = bridge("kafka-to-store", topics.address, store, *asked, "--on-data-loss", "continue")
+    assert (done.rows, done.lost, done.exit_code, done.progress) == (5, 5, 3, {source: {"0": 20}})
+
+
+def test_a_corrupt_record_batch_ends_the_bridge(broker: KafkaBroker, topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=1)
+    topics.send(source, some(3), 0)
+    bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
+    topics.send(source, some(3), 0)
+    log = broker.data / f"{source}-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-5] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(KafkaRefusedError, match=r"corrupt.*offset 3"):
+        bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
+    assert len(stored(store, source)[0]) == 3
+
+
+def test_the_second_of_two_bridges_of_one_id_fences_the_first(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("t"), name("back")
+    topics.create(source, back)
+    topics.send(source, some(40))
+    asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--until-caught-up")
+    first = KafkaToStore(asked, StopRequest())
+
+    class Slow(KafkaToStore):
+        def _commit_parts(self, parts):  # type: ignore[no-untyped-def]
+            if self._reading and not first.summary.rows:
+                first.run()  # another one is faster
+            return super()._commit_parts(parts)
+
+    with pytest.raises(FencedBridgeError, match=r"another bridge with this id copied .* meanwhile"):
+        Slow(asked, StopRequest()).run()
+    assert sum(map(len, stored(store, source).values())) == 40
+
+    out = options("store-to-kafka", topics.address, store, "--topics", source, "--map", f"{back}={source}",
+                  "--id", source, "--until-caught-up")  # fmt: skip
+
+    class Overtaken(StoreToKafka):
+        def _send_range(self, one, room):  # type: ignore[no-untyped-def]
+            sent = super()._send_range(one, room)
+            if not first.summary.stopped:
+                first.summary.stopped = "once"
+                assert StoreToKafka(out, StopRequest()).run().rows == 40
+            return sent
+
+    with pytest.raises(FencedBridgeError, match="another bridge with this id has begun"):
+        Overtaken(out, StopRequest()).run()
+    assert sum(map(len, topics.read(back).values())) == 40
+
+
+def test_a_store_that_is_written_to_is_busy(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source)
+    asked = ["--topics", source, "--lock-timeout-ms", "0"]
+    with MessageStore.open(store, small_store(Path(store))), pytest.raises(StoreLockedError) as error:
+        bridge("kafka-to-store", topics.address, store, *asked)
+    assert error.value.exit_code == 75
+
+
+@pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"] if FULL else ["store-to-kafka"])
+def test_secrets_are_never_shown(store: str, direction: str) -> None:
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.put_message(Message("orders", b"x", queue_id=0))
+    with socket.socket() as listening:  # accepts, and never answers
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        secrets = Path(store).parent / "secret.properties"
+        secrets.write_text("sasl_mechanism=PLAIN\nsecurity.protocol=SASL_PLAINTEXT\nsasl_plain_username=me\n")
+        process = bridge_process(
+            direction, f"127.0.0.1:{listening.getsockname()[1]}", store, "--topics", "orders", "--kafka-config",
+            str(secrets), "--kafka-option", "sasl_plain_password=h1dden-pass", "--kafka-option",
+            "bootstrap_timeout_ms=1000", "--debug",
+        )  # fmt: skip
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "KafkaUnreachableError" in error
+    assert "h1dden" not in out + error
+
+
+def test_a_kafka_that_is_not_there(store: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(KafkaUnreachableError, match=f"Kafka at {address} does not answer"):
+            bridge("kafka-to-store", address, store, "--topics", "t", "--kafka-option", "bootstrap_timeout_ms=500")
+        if not FULL:
+            return
+        process = bridge_process("kafka-to-store", address, store, "--topics", "t")
+        threading.Timer(2.0, process.terminate).start()
+        code, _, error = finished(process, 30)  # a stop ends the wait for Kafka
+    assert code in (0, 143), error
+
+
+def test_options_are_checked_at_start(store: str) -> None:
+    for arguments, why in (
+        ([], "no topics"),
+        (["--topics", "a*"], "--topics-pattern"),
+        (["--topics", "a", "--map", "a"], "kafka.topic=store_topic"),
+        (["--topics", "a", "--map", "a=rmq_sys_x"], "the store's own"),
+        (["--topics", "a", "--map", "a=../x"], "may hold only"),
+        (["--topics", "a", "--kafka-option", "acks=1"], "the bridge's own to set"),
+        (["--topics", "a", "--kafka-option", "sasl_pasword"], "key=value"),
+        (["--topics", "a", "--by-key"], "means nothing"),
+        (["--topics", "a", "--queues", "0"], "at least 1"),
+        (["--topics", "a", "--id", "a b"], "letters, digits"),
+        (["--topics-pattern", "("], "--topics-pattern"),
+        (["--topics", "a", "--kafka-option", "security.protocol=SASL_SLL"], "one of PLAINTEXT, SSL"),
+        (["--topics", "a", "--kafka-option", "sasl.mechanism=FOO"], "one of PLAIN, SCRAM"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            bridge("kafka-to-store", "127.0.0.1:1", store, *arguments)
+    for address in ("localhost:abc", "localhost:0", ":9092", " , "):
+        with pytest.raises(UsageError, match="--bootstrap"):
+            bridge("kafka-to-store", address, store, "--topics", "a")
+    with pytest.raises(UsageError, match=r"fetch_max_bytse.*did you mean fetch_max_bytes"):
+        bridge("kafka-to-store", "127.0.0.1:1", store, "--topics", "a", "--kafka-option", "fetch_max_bytse=1")
+
+
+def test_options_show_themselves_without_secrets(tmp_path: Path) -> None:
+    from rocketflow.kafka.options.client_options import parse_options
+
+    authority = tmp_path / "ca.pem"
+    authority.touch()
+    given = parse_options(
+        ["sasl.password=pa55", "ssl_password=w0rd", f"ssl.ca.location={authority}", "fetch_max_bytes=9"], ()
+    )
+    assert "pa55" not in repr(given) + str(given)
+    spelt = parse_options(["security.protocol=sasl_ssl", "sasl.mechanism=scram-sha-256"], ())
+    assert spelt.shown() == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256"}
+    assert spelt.secured
+    assert "w0rd" not in str(given.shown())
+    assert given.hide("refused pa55 and w0rd") == "refused *** and ***"
+    kept = given.for_client(
+        {"sasl_plain_password": None, "ssl_cafile": None, "ssl_password": None, "fetch_max_bytes": 1}
+    )
+    assert kept == {
+        "sasl_plain_password": "pa55", "ssl_password": "w0rd", "ssl_cafile": str(authority), "fetch_max_bytes": 9
+    }  # fmt: skip
+    with pytest.raises(UsageError, match=r"sasl_password=\*\*\*|right type") as error:
+        parse_options(["max_poll_interval_ms=pa55word"], ()).for_client({"max_poll_interval_ms": 5})
+    assert "max_poll_interval_ms" in str(error.value)
+
+
+def test_an_error_that_names_another_is_that_one() -> None:
+    asked = options("store-to-kafka", "127.0.0.1:1", "/nowhere", "--topics", "t")
+    known = KafkaError("cannot send after a failure", ProducerFencedError())
+    assert isinstance(as_bridge_error(asked, known), FencedBridgeError)
+
+
+def test_other_names_are_another_bridge() -> None:
+    """It has its own progress: under that of the first it would copy nothing."""
+
+    def id_of(*more: str) -> str:
+        asked = ["--bootstrap", "127.0.0.1:9092", "--store", "s", "--topics", "a,b", *more]
+        return parse(asked, program="bridge", direction="kafka-to-store", example="").bridge_id
+
+    assert id_of() == id_of()
+    ids = [id_of(), id_of("--map", "a=one"), id_of("--map", "a=two"), id_of("--map", "a=two", "--map", "b=c")]
+    assert len(set(ids)) == len(ids)
+    assert id_of("--map", "b=c", "--map", "a=two") == ids[-1]
+
+
+def test_a_pattern_without_a_topic_is_caught_up(topics: Topics, store: str) -> None:
+    done = bridge("kafka-to-store", topics.address, store, "--topics-pattern", "no-such-topic-.*", "--until-caught-up")
+    assert (done.rows, done.caught_up, done.exit_code) == (0, True, 0)

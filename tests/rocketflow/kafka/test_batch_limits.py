@@ -1,0 +1,84 @@
+"""How much one commit holds: `--max-batch-rows` and `--max-batch-bytes`, whatever one poll gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rocketflow.kafka.client.batch_consumer import count_of, cut
+from rocketflow.kafka.client.record_batches import decode_batches
+from rocketflow_store import StoreReader
+from rocketflow_store.commits.batch_commit import commit_at, commit_places
+from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, stored
+from tests.rocketflow.kafka.test_mapping import batch_of
+
+pytestmark = pytest.mark.kafka
+Name = Callable[[str], str]
+
+
+def rows_of_commits(store: str, bridge_id: str) -> list[int]:
+    """Rows of every commit of a bridge, the newest first."""
+    sink_id = f"kafka-bridge:{bridge_id}"
+    with StoreReader(store) as reader:
+        found = [commit_at(reader, place, sink_id) for place in commit_places(reader, sink_id)]
+    return [one.rows for one in found if one is not None]
+
+
+@pytest.mark.parametrize("records", ["0", "1"], ids=["batches", "records"])
+def test_no_commit_has_more_rows(
+    topics: Topics, store: str, name: Name, records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCKETFLOW_KAFKA_RECORDS", records)
+    source, back = name("t"), name("back")
+    topics.create(source, back)
+    topics.send(source, [Sent(b"k", b"%d" % number) for number in range(3000)], linger_ms=500, batch_size=1 << 18)
+    asked = ["--topics", source, "--id", source, "--max-batch-rows", "100"]
+    assert bridge("kafka-to-store", topics.address, store, *asked).rows == 3000
+    rows = rows_of_commits(store, source)
+    assert (sum(rows), max(rows)) == (3000, 100)
+    assert len(rows) < 60
+    for first in (0, 1):
+        assert [int(body) for body, _ in stored(store, source)[first]] == list(range(first, 3000, 2))
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--map", f"{back}={source}")
+    assert (done.rows, done.batches) == (3000, 30)
+
+
+def test_rows_are_fewer_than_queues(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("t"), name("back")
+    topics.create(source, back, partitions=5)
+    for partition in range(5):
+        topics.send(source, [Sent(b"k", b"%d" % number) for number in range(4)], partition)
+    asked = ["--topics", source, "--id", source, "--max-batch-rows", "2"]
+    assert bridge("kafka-to-store", topics.address, store, *asked).rows == 20
+    assert max(rows_of_commits(store, source)) == 2
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--map", f"{back}={source}")
+    assert (done.rows, done.batches) == (20, 10)
+    assert topics.read(back, 5) == topics.read(source, 5)
+
+
+def test_no_commit_has_many_more_bytes(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=1)
+    topics.send(source, [Sent(b"k", bytes(1000)) for _ in range(400)], 0, batch_size=4096)
+    bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--max-batch-bytes", "20000")
+    rows = rows_of_commits(store, source)
+    assert sum(rows) == 400
+    assert max(rows) <= 24  # 20,000 bytes, and the batch that reaches them
+
+
+def test_batches_are_cut_anywhere() -> None:
+    whole = [batch_of([(b"k", b"%d" % at, [], 5, False) for at in range(10)], base, 3) for base in (0, 20, 40)]
+    for rows in range(1, 28):
+        left, taken = list(whole), []
+        while left:
+            some, left = cut(left, rows, 1 << 30)
+            assert 0 < count_of(some) <= rows
+            decoded = decode_batches("t", 0, some)
+            assert len(decoded) == count_of(some)
+            assert some[-1].offset + 1 > decoded.offsets[-1]
+            taken.append(decoded.offsets)
+        assert np.concatenate(taken).tolist() == [*range(3, 10), *range(20, 30), *range(40, 50)]
+    assert cut(whole, 100, 1) == (whole[:1], whole[1:])
+    assert cut(whole, 0, 1) == ([], whole)

@@ -1,0 +1,243 @@
+"""Bridges and brokers that are killed at any time: every message is there once, in the order of its partition."""
+
+from __future__ import annotations
+
+import collections
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow.kafka.into_store.copy_in import KafkaToStore
+from rocketflow.kafka.into_store.store_port import read_last_commit
+from rocketflow.kafka.shared.run_state import StopRequest
+from rocketflow.kafka.shared.topic_record import offsets_alone
+from rocketflow_store import StoreReader
+from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.trials import FULL, SEED
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 600)]
+Name = Callable[[str], str]
+KILLS = 25 if FULL else 1
+MESSAGES = 1_000_000 if FULL else 6_000
+
+
+def numbered(count: int) -> list[Sent]:
+    return [Sent(b"key-%d" % (number % 97), b"%d" % number) for number in range(count)]
+
+
+def copied(store: str, topic: str) -> dict[int, list[int]]:
+    """Kafka offsets by partition, in the order of the store; each body must be that of its offset."""
+    found: dict[int, list[int]] = collections.defaultdict(list)
+    with StoreReader(store) as reader:
+        for queue in reader.queues(topic):
+            low, high = reader.bounds(topic, queue)
+            for batch in reader.read(topic, queue, low, high, ["body"]):
+                found[queue] += [int(body) for body in batch.column(0).to_pylist()]
+    return found
+
+
+def killed_runs(
+    start: Callable[[], subprocess.Popen[str]], progress: Callable[[], object], rng: random.Random, kills: int
+) -> int:
+    """Start a process and kill it, again and again: one in five while it starts, the others at any time behind the
+    first commit of theirs. How many had committed."""
+    struck = 0
+    for _ in range(kills):
+        before, process = progress(), start()
+        early = rng.random() < 0.2
+        deadline = time.monotonic() + (rng.uniform(0.2, 3.0) if early else 60.0)
+        while time.monotonic() < deadline and process.poll() is None and progress() == before:
+            time.sleep(0.01)
+        struck += progress() != before
+        time.sleep(rng.uniform(0.0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return struck
+
+
+def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("k.in-"), name("k.out-")
+    topics.create(source, back)
+    topics.send(source, numbered(MESSAGES))
+    rng = random.Random(SEED)
+    # small commits, so that a kill finds many of them
+    limits = ["--max-batch-bytes", "200000" if FULL else "20000", "--commit-interval-ms", "20", "--lock-timeout-ms"]
+    into = ["--topics", source, "--id", source, *limits, "20000", "--kafka-option", "max_partition_fetch_bytes=50000"]
+    wait = ["--max-batch-rows", "20000" if FULL else "700"]
+    struck = killed_runs(
+        lambda: bridge_process("kafka-to-store", topics.address, store, *into),
+        lambda: said_by(store, source),
+        rng,
+        KILLS,
+    )
+    code, done, error = finished(
+        bridge_process("kafka-to-store", topics.address, store, *into, "--until-caught-up"), 1800 if FULL else 120
+    )
+    assert code == 0, f"seed {SEED}: {error}"
+    queues = copied(store, source.replace(".", "|"))
+    assert queues == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
+    assert done["progress"] == {source: {"0": MESSAGES // 2, "1": MESSAGES // 2}}
+
+    out = ["--topics", source, "--map", f"{back}={source.replace('.', '|')}", "--id", source, *limits, "20000", *wait]
+    struck += killed_runs(
+        lambda: bridge_process("store-to-kafka", topics.address, store, *out), lambda: topics.end(back), rng, KILLS
+    )
+    code, done, error = finished(
+        bridge_process("store-to-kafka", topics.address, store, *out, "--until-caught-up"), 1800 if FULL else 120
+    )
+    assert code == 0, f"seed {SEED}: {error}"
+    read = topics.read(back)
+    got = {partition: [int(one.value or b"-1") for one in rows] for partition, rows in read.items()}
+    assert got == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
+    print(f"{2 * KILLS} kills, {struck} of bridges that had committed, {MESSAGES} messages: 0 lost, 0 doubled")
+
+
+def said_by(store: str, bridge_id: str) -> object:
+    """What the last envelope of a bridge says."""
+    last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
+    return None if last is None else last.progress
+
+
+def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topics, tmp_path: Path, name: Name) -> None:
+    count, source, back = 2400 if FULL else 800, name("t"), name("back")
+    topics.create(source, back)
+    topics.send(source, numbered(count), batch_size=2000)
+    whole, store = str(tmp_path / "whole"), str(tmp_path / "store")
+    if FULL:
+        bridge("kafka-to-store", topics.address, whole, "--topics", source, "--id", f"{source}-whole")
+    slow = ["--topics", source, "--max-batch-rows", "100", "--kafka-option", "reconnect_backoff_max_ms=300"]
+    slow += ["--kafka-option", "max_partition_fetch_bytes=2000", "--commit-interval-ms", "5", "--until-caught-up"]
+    into = ["--max-batch-bytes", "6000", "--id", f"{source}-in"]
+    out = ["--max-batch-bytes", "20000", "--id", f"{source}-out", "--map", f"{back}={source}"]
+    running = [bridge_process("kafka-to-store", topics.address, store, *slow, *into)]
+    if FULL:
+        running.append(bridge_process("store-to-kafka", topics.address, whole, *slow, *out))
+    await_progress_of_some(store, f"{source}-in")
+    assert running[0].poll() is None
+    broker.kill()
+    broker.start()
+    topics.connect()
+    for process in running:
+        code, done, error = finished(process)
+        assert code == 0, error
+        assert done["caughtUp"], error
+    assert copied(store, source) == {one: list(range(one, count, 2)) for one in (0, 1)}
+    if not FULL:
+        return
+    got = {partition: [int(one.value or b"") for one in rows] for partition, rows in topics.read(back).items()}
+    assert got == {one: list(range(one, count, 2)) for one in (0, 1)}
+
+
+def await_progress_of_some(store: str, bridge_id: str) -> None:
+    """Wait until a bridge has committed something."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if Path(store).exists() and read_last_commit(store, f"kafka-bridge:{bridge_id}") is not None:
+            return
+        time.sleep(0.02)
+    raise AssertionError("no commit")
+
+
+def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=4)
+    share = ["--topics", source, "--id", source, "--share", "--kafka-option", "session_timeout_ms=6000"]
+    share += ["--max-batch-bytes", "20000", "--commit-interval-ms", "20", "--discover-ms", "300"]
+    first = bridge_process("kafka-to-store", topics.address, store, *share)
+    total, process = 0, first
+    for number, second in enumerate(
+        [lambda: bridge_process("kafka-to-store", topics.address, store, *share) for _ in range(2 if FULL else 1)]
+    ):
+        for partition in range(4):
+            topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(400)], partition)
+        total += 400
+        other = second()
+        await_progress(store, source, total // 2 if number else 1)
+        process.send_signal(signal.SIGKILL if FULL else signal.SIGTERM)
+        process.communicate()
+        process = other
+    for partition in range(4):  # what only the last one can copy
+        topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(100)], partition)
+    total += 100
+    await_progress(store, source, total)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    code, done, error = finished(process)
+    assert (code, done["stopped"]) == (128 + signal.SIGTERM, "SIGTERM"), error
+    assert time.monotonic() - asked < 10
+    with StoreReader(store) as reader:
+        assert reader.state == "clean"
+    assert copied(store, source) == {one: list(range(total)) for one in range(4)}
+
+
+def test_positions_that_are_not_known_for_a_while_cost_nothing(topics: Topics, store: str, name: Name) -> None:
+    source, rng = name("t"), random.Random(SEED)
+    topics.create(source, partitions=4)
+    for partition in range(4):
+        topics.send(source, numbered(300), partition, batch_size=2000)
+
+    class Forgetful(KafkaToStore):
+        def _position(self, tp: object) -> int | None:
+            return None if rng.random() < 0.8 else super()._position(tp)
+
+    asked = options("kafka-to-store", topics.address, store, "--topics", source, "--until-caught-up",
+                    "--commit-interval-ms", "1", "--kafka-option", "max_partition_fetch_bytes=3000")  # fmt: skip
+    assert Forgetful(asked, StopRequest()).run().rows == 1200, f"seed {SEED}"
+    assert copied(store, source) == {one: list(range(300)) for one in range(4)}
+
+
+def await_progress(store: str, topic: str, at_least: int) -> None:
+    """Wait until every partition's envelope says that it is copied so far."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        last = read_last_commit(store, f"kafka-bridge:{topic}")
+        said = {} if last is None else last.progress.get(topic, {})
+        if said and min(said.values()) >= at_least:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not copied up to {at_least}: {said}")
+
+
+def test_new_partitions_and_topics_are_found_while_it_runs(topics: Topics, store: str, name: Name) -> None:
+    base = name("grow")
+    topics.create(f"{base}.a", partitions=1)
+    topics.send(f"{base}.a", numbered(10), 0)
+    stop, found = StopRequest(), []
+    asked = options("kafka-to-store", topics.address, store, "--topics-pattern", rf"{base}\..*", "--id", base,
+                    "--discover-ms", "100", "--commit-interval-ms", "5")  # fmt: skip
+
+    def run() -> None:
+        from rocketflow.kafka.bridge import run_bridge
+
+        found.append(run_bridge(asked, stop))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    await_progress_of(store, base, {f"{base}.a": {"0": 10}})
+    topics.grow(f"{base}.a", 3)
+    topics.create(f"{base}.b", partitions=1)
+    topics.send(f"{base}.b", numbered(7), 0)
+    topics.send(f"{base}.a", numbered(5), 2)
+    await_progress_of(store, base, {f"{base}.a": {"0": 10, "1": 0, "2": 5}, f"{base}.b": {"0": 7}})
+    stop.asked.set()
+    thread.join(20)
+    assert found[0].rows == 22
+    assert {queue: len(rows) for queue, rows in stored(store, f"{base}|a").items()} == {0: 10, 2: 5}
+
+
+def await_progress_of(store: str, bridge_id: str, wanted: dict[str, dict[str, int]]) -> None:
+    deadline, said = time.monotonic() + 60, None
+    while time.monotonic() < deadline:
+        last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
+        said = None if last is None else offsets_alone(last.progress)
+        if said == wanted:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{said}, not {wanted}")

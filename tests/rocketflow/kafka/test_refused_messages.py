@@ -1,0 +1,165 @@
+"""Messages that the other side does not take: exactly those, and what is kept of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaError
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from rocketflow.kafka.errors import MessageRefusedError
+from rocketflow.kafka.into_kafka.refused_record import refused_record
+from rocketflow.kafka.into_kafka.to_records import kafka_rows
+from rocketflow.kafka.into_store.refused_messages import refused_rows
+from rocketflow.kafka.shared.record_sizes import Header, batch_size, client_size
+from rocketflow.kafka.shared.refusal_limits import MAX_BODY
+from rocketflow_store import Message, MessageStore
+from rocketflow_store.records.encoding.encode import BatchEncoder
+from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, small_store, stored
+from tests.rocketflow.kafka.test_mapping import as_rows, through_records
+
+pytestmark = pytest.mark.kafka
+Name = Callable[[str], str]
+MOST = 3000
+PARTS: list[tuple[bytes | None, bytes | None, list[Header]]] = [
+    (None, None, []),
+    (b"", b"", [("", b"")]),
+    (b"k" * 63, b"v" * 64, [("h" * 70, None), ("ü", b"x" * 9000)]),
+    (b"k" * 8191, b"v" * 1_048_575, [("h", b"1")] * 70),
+]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=range(len(PARTS)))
+def test_sizes_are_kafka_s(parts: tuple[bytes | None, bytes | None, list[Header]]) -> None:
+    builder = DefaultRecordBatchBuilder(2, 0, 1, 7, 0, 0, 1 << 24)
+    assert builder.append(0, 1_700_000_000_000, *parts) is not None
+    assert batch_size(*parts) == len(builder.build())
+    assert client_size(*parts) == DefaultRecordBatchBuilder.estimate_size_in_bytes(*parts)
+
+
+HEADERS = (("city", b"x"), ("rocketmq.UNIQ_KEY", b"A" * 32))
+
+
+def just(size: int) -> bytes:
+    """A value whose message, with key and headers of `test_the_last_byte_that_fits`, is a batch of `size` bytes."""
+    value = bytes(size)
+    while batch_size(b"key", value, HEADERS) > size:
+        value = value[:-1]
+    assert batch_size(b"key", value, HEADERS) == size
+    return value
+
+
+def test_the_last_byte_that_fits(topics: Topics, store: str, name: Name) -> None:
+    """Among many small messages: a batch of theirs is larger than the topic takes, and divided."""
+    source, refused = name("t"), name("refused")
+    topics.create(source, partitions=1, **{"max.message.bytes": str(MOST)})
+    producer: Any = topics.producer()
+    topics.give(producer, source, Sent(b"key", just(MOST), HEADERS), 0).get(10)
+    too_large = topics.give(producer, source, Sent(b"key", just(MOST) + b"x", HEADERS), 0)
+    with pytest.raises(KafkaError):
+        too_large.get(10)
+    producer.close()
+    bodies = [b"%d" % number for number in range(500)] + [just(MOST), just(MOST) + b"x"] + [b"last"] * 100
+    properties = {"city": "x", "UNIQ_KEY": "A" * 32}
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages(
+            [Message(source, body, queue_id=0, sharding_key="key", properties=properties) for body in bodies]
+        )
+    asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
+    why = f"queue offset 501: {MOST + 1} bytes as a record batch before compression, .*max.message.bytes is {MOST};"
+    with pytest.raises(MessageRefusedError, match=why):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
+    assert (done.rows, done.quarantined, done.exit_code) == (601, 1, 3)
+    assert [one.value for one in topics.read(source, 1)[0]][1:] == [*bodies[:501], *bodies[502:]]
+    kept = topics.read(refused, 1)[0][0]
+    assert (kept.key, kept.value, kept.headers[-2:]) == (b"key", just(MOST) + b"x", HEADERS)
+
+
+def test_what_the_client_does_not_send(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=1)
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_message(Message(source, bytes(20_000), queue_id=0))
+    asked = ["--topics", source, "--kafka-option", "max_request_size=20000"]
+    with pytest.raises(MessageRefusedError, match="before compression, the client's max_request_size is 20000"):
+        bridge("store-to-kafka", topics.address, store, *asked)
+
+
+def test_key_and_headers_are_kept_in_the_store(topics: Topics, store: str, name: Name) -> None:
+    source, refused = name("t"), name("refused")
+    topics.create(source, partitions=1)
+    sent = [
+        Sent(b"o-1", b"B" * 90_000, (("city", "Köln".encode()), ("bin", b"\x00"), ("none", None), ("DELAY", b"3"))),
+        Sent(b"\xff" * 5000, b"B" * 80_000, tuple((f"h{number}", b"x" * 1000) for number in range(40))),
+        Sent(b"k" * 40_000, None, (("rocketmq.TAGS", b"paid"), ("rocketmq.FLAG", b"7"))),
+        Sent(None, b"fine"),
+    ]
+    topics.send(source, sent, 0)
+    conf = Path(store).parent / "limit.conf"
+    conf.write_text("maxMessageSize=70000\nmappedFileSizeCommitLog=16777216\n")
+    asked = ["--topics", source, "--config", str(conf), "--on-refused", "quarantine", "--quarantine-topic", refused]
+    done = bridge("kafka-to-store", topics.address, store, *asked)
+    assert (done.rows, done.quarantined, done.exit_code) == (1, 3, 3)
+    first, second, third = stored(store, refused)[0]
+    assert first[0] == b"B" * MAX_BODY
+    assert first[1]["KEYS"] == first[1]["__SHARDINGKEY"] == "o-1"
+    assert (first[1]["city"], first[1]["KAFKA_VALUE_SIZE"]) == ("Köln", "90000")
+    assert first[1]["KAFKA_VALUE_SHA256"] == hashlib.sha256(sent[0].value or b"").hexdigest()
+    assert (second[1]["KAFKA_KEY_SIZE"], second[1]["KAFKA_HEADERS_LEFT_OUT"]) == ("5000", "31")
+    assert [one for one in second[1] if one.startswith("h")] == [f"h{number}" for number in range(9)]
+    assert (third[0], third[1]["KAFKA_TOMBSTONE"], third[1]["TAGS"]) == (b"", "true", "paid")
+    for number, (_, properties) in enumerate((first, second, third)):
+        where = [properties[one] for one in ("KAFKA_TOPIC", "KAFKA_PARTITION", "KAFKA_OFFSET")]
+        assert where == [source, "0", str(number)]
+    back = bridge("store-to-kafka", topics.address, store, "--topics", refused, "--create-topics")
+    assert back.rows == 3
+    again = topics.read(refused, 1)[0]
+    assert (again[0].key, again[0].headers) == (sent[0].key, sent[0].headers)
+    assert again[1].key == b"\xff" * 4096
+
+
+def test_whatever_is_refused_fits(tmp_path: Path) -> None:
+    """Every kind of key and header as large as it comes: the quarantine's row is never refused itself."""
+    import random
+
+    rng = random.Random(5)
+    encoder = BatchEncoder(small_store(tmp_path / "store"), lambda _: 1, "refused")
+    kinds = [b"x", b"\xff", "ü".encode(), b"\x01", b'"']
+    titles = ["rocketmq.TAGS", "rocketmq.KEYS", "rocketmq.properties", "h", "\x01", "ü" * 300, "__x", '"' * 900, "%"]
+    messages = []
+    for _ in range(300):
+        headers = [
+            (
+                rng.choice(titles) * rng.choice([1, 1, 1, 40]),
+                rng.choice([None, rng.choice(kinds) * rng.randrange(9000)]),
+            )
+            for _ in range(rng.randrange(60))
+        ]
+        key = rng.choice([None, rng.choice(kinds) * rng.randrange(60_000)])
+        messages.append((key, rng.choice([None, b"v" * rng.randrange(200_000)]), headers, rng.choice([5, -1]), False))
+    rows = as_rows(messages)  # type: ignore[arg-type]
+    batch = refused_rows(rows, dict.fromkeys(range(0, 300, 2), "w" * 5000))
+    encoder.validate(batch)
+    assert sum(one.starts.size for one in encoder.encode(batch, 0)) == 150
+    assert kafka_rows(through_records(batch)).faults == {}
+
+
+@pytest.mark.parametrize("most", [1500, 5000, 1 << 20])
+def test_what_kafka_refused_fits_there(most: int) -> None:
+    key, headers = b"k" * 20_000, [(f"h{number}", b"x" * 300) for number in range(80)]
+    kept = refused_record("t:0:1", "w" * 50, key, b"v" * 200_000, headers, 5, most)
+    assert batch_size(kept.key, kept.value, kept.headers) <= most
+    told = dict(kept.headers)
+    assert (told["refused.key-size"], told["refused.value-size"]) == (b"20000", b"200000")
+    own = [one for one in kept.headers if one[0].startswith("h")]
+    assert own == headers[: len(own)]
+    assert told["refused.headers-left-out"] == str(80 - len(own)).encode()
+    small = refused_record("t:0:1", "why", None, None, headers[:2], None, most)
+    assert (small.key, small.value, small.headers[-2:]) == (None, b"", headers[:2])

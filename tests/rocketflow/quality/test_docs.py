@@ -1,0 +1,152 @@
+"""The site of results, in a real browser where there is one, and the commands that read results."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, preflight
+from rocketflow.quality.results.results import read_results
+from rocketflow.quality.results.trend import trend_of
+from tests.rocketflow.quality.topics import fill, write_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+LABEL = "expect_column_values_to_be_between(i)"
+
+
+@pytest.fixture(scope="module")
+def checked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store with the results of three batches, and the site made of them."""
+    home = tmp_path_factory.mktemp("docs")
+    fill(home / "store", "data", [{"i": one} for one in (1, 2, 3, 4, -1, 6, -7, 8, 9)], queues=1)
+    expectations = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
+    file = write_suite(
+        home / "s.json",
+        expectations,
+        ("expect_column_max_to_be_between", {"column": "i", "max_value": 8}),
+        schema="i int",
+    )
+    job = QualityJob(
+        source=str(home / "store"),
+        subscribe="data",
+        suite=file,
+        quarantine_topic="bad",
+        good_topic="good",
+        checkpoint=str(home / "checkpoint"),
+        options={"maxOffsetsPerTrigger": "3"},
+    )
+    QualityQuery(spark, job, *preflight(job)).run()
+    assert run(["quality", "docs", str(home / "store"), "--to", str(home / "site")]) == 0
+    return home / "store", home / "site"
+
+
+def test_the_trend_is_what_the_batches_were(checked: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    store, site = checked
+    trend = trend_of(read_results(str(store)))
+    assert [round(one.rate or 0, 3) for one in trend.expectations[LABEL]] == [1.0, 0.667, 0.667]
+    assert [one.rate for one in trend.expectations["expect_column_max_to_be_between(i)"]] == [1, 1, 0]
+    assert [round(one.rate or 0, 3) for one in trend.good] == [1.0, 0.667, 0.0]
+    picture = ET.parse(site / "trend.svg").getroot()
+    cells = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("data-expectation") == LABEL]
+    assert [one.get("data-rate") for one in cells] == ["1.0", "0.666667", "0.666667"]
+    assert run(["quality", "results", str(store), "--json", "--max", "2"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["outcome"] for one in told] == ["quarantined", "batch quarantined"]
+    (site / "mine").touch()
+    assert run(["quality", "docs", str(store), "--to", str(site.parent)]) == 2, "a directory of somebody else"
+    capsys.readouterr()
+
+
+class Page(HTMLParser):
+    """What a page of the site links to, and what it loads."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self._folder = file.parent
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "href" and tag == "a" and value and not value.startswith("#"):
+                self.links.append(value)
+            elif name in ("src", "href", "data", "srcset", "poster"):
+                self.loaded.append(value or "")
+        if tag in ("script", "link", "iframe", "img"):
+            self.loaded.append(tag)
+
+    @property
+    def targets(self) -> list[Path]:
+        return [(self._folder / unquote(one.partition("#")[0])).resolve() for one in self.links]
+
+
+def test_the_site_needs_no_network(checked: tuple[Path, Path]) -> None:
+    """No page loads anything, each link leads to a page, and each page can be reached from the first."""
+    _, site = checked
+    front, index = site / "index.html", site / "data_docs" / "index.html"
+    seen, left = set(), [front.resolve()]
+    while left:
+        file = left.pop()
+        seen.add(file)
+        page = Page(file)
+        assert page.loaded == [], file
+        assert not re.search(r"url\(|@import", file.read_text("utf-8")), file
+        assert [one for one in page.targets if not one.is_file()] == [], file
+        left += [one for one in page.targets if one not in seen]
+    assert seen == {one.resolve() for one in site.rglob("*.html")}
+    validations = {one.resolve() for one in (site / "data_docs" / "validations").rglob("*.html")}
+    assert len(validations) == 3
+    assert validations <= set(Page(front).targets)
+    assert validations <= set(Page(index).targets)
+    assert index.resolve() in Page(front).targets
+
+
+@pytest.mark.browser
+def test_a_browser_shows_the_site(checked: tuple[Path, Path], tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    _, site = checked
+
+    def shown(page: Path, *more: str) -> str:
+        profile = tmp_path / "profile"
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        offline = ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=3000"]
+        done = subprocess.run(
+            [*command, *offline, *more, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout
+
+    def text(page: Path) -> str:
+        return re.sub(r"<[^>]+>|\s+", " ", shown(page, "--dump-dom"))
+
+    front = shown(site / "index.html", "--dump-dom")
+    assert "Quality of data" in front
+    assert front.count(f'data-expectation="{LABEL}"') == 3
+    assert "batch quarantined" in front
+    index = text(site / "data_docs" / "index.html")
+    assert "3 validation results" in index
+    for place, outcome in (("[0, 3)", "passed"), ("[3, 6)", "quarantined"), ("[6, 9)", "batch quarantined")):
+        assert re.search(rf"tested \w+ +\d +data/0 {re.escape(place)} +[-:\d ]+ +{outcome} ", index)
+    told = text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
+    assert re.search(r"Status: +Failed", told)
+    assert re.search(r"33\.33\d*% +unexpected", told)
+    assert "data/0 [3, 6)" in told
+    for name in ("index.html", "data_docs/index.html"):
+        picture = tmp_path / "shown.png"
+        shown(site / name, f"--screenshot={picture}", "--window-size=1300,700")
+        assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,418 @@
+"""A topic through a suite: what is good, what is quarantined, in one commit; stopped, replayed and failing batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from rocketflow.demo.flights import as_messages, load_flights
+from rocketflow.quality.errors import QualityFailedError
+from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, QualitySummary, preflight
+from rocketflow.quality.results.results import RESULT_TOPIC, read_results
+from rocketflow.quality.suites.suite import Action
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.commits.batch_commit import CheckpointWentBackError, ReplayMismatchError
+from rocketflow_store.delivery.delay.delivery import deliver_due
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock
+from tests.rocketflow.quality.topics import fill, origins, rows_of, write_suite
+from tests.support.flight_rules import SUITE, bad_flights
+from tests.support.trials import COMMAND_LINE, LEVEL, environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+NOT_NEGATIVE = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
+
+
+def _run(spark: SparkSession, job: QualityJob) -> QualitySummary:
+    return QualityQuery(spark, job, *preflight(job)).run()
+
+
+def _job(home: Path, suite: str, **more: Any) -> QualityJob:
+    names = {"good_topic": "good"} if "good_foreach" not in more else {}
+    asked = {"source": str(home / "store"), "subscribe": "data", "quarantine_topic": "bad"}
+    return QualityJob(**{"suite": suite, "checkpoint": str(home / "checkpoint"), **asked, **names, **more})
+
+
+def _broken_flights(count: int) -> pd.DataFrame:
+    """Real flights, of which some lost what makes them so."""
+    flights = load_flights().to_pandas().sample(count, random_state=3).reset_index(drop=True)
+    for name in ("dep_time", "air_time", "arr_delay", "distance", "month"):
+        flights[name] = flights[name].astype("Int64")
+    flights.loc[5:40:7, "air_time"] = -12
+    flights.loc[11:60:9, "carrier"] = "ZZ"
+    flights.loc[100:130:10, "dest"] = "LONG"
+    return flights
+
+
+def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    flights = _broken_flights(1500)
+    table = load_flights().schema.empty_table().schema
+    rows = as_messages(pa.Table.from_pandas(flights, schema=table, preserve_index=False))
+    store = tmp_path / "store"
+    with MessageStore.open(store) as opened:
+        opened.create_topic("flights", 1)
+        opened.append_batch(rows.append_column("queueId", pa.array([0] * len(flights), pa.int32())), topic="flights")
+    fill(store, "flights", [b"no json", b'[{"air_time": 1}]', {"air_time": "long"}], queues=1)
+    bad = bad_flights(flights)
+    job = _job(tmp_path, str(SUITE), options={"maxOffsetsPerTrigger": "800"})
+    job = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "subscribe": "flights"})
+    done = _run(spark, job)
+    expected = [("flights", 0, int(at)) for at in flights.index[bad]] + [
+        ("flights", 0, at) for at in (1500, 1501, 1502)
+    ]
+    assert 30 < len(expected) < 1000
+    assert origins(store, "bad") == expected, "the rows that pandas finds, in their order"
+    assert (done.rows, done.quarantined, done.malformed, done.batches) == (1503, len(expected), 3, 2)
+    sent = [json.loads(row["body"]) for row in rows_of(store, "good", ["body"])]
+    kept = flights[~bad]
+    assert [one["flight"] for one in sent] == kept["flight"].tolist()
+    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert told[-3]["QUALITY_REASON"].startswith("is not JSON")
+    assert told[-2]["QUALITY_REASON"] == 'is no JSON object but [{"air_time": 1}]', "of which Spark takes the first"
+    assert told[-1]["QUALITY_REASON"] == 'field air_time is no int: "long"'
+    negative = [one for one in told if '"air_time":"-12"' in one["QUALITY_VIOLATIONS"]]
+    assert len(negative) == len(range(5, 41, 7))
+    assert all(one["QUALITY_SUITE"] == "flights" and one["ORIGIN_MSG_ID"] for one in told)
+    # results, through the source
+    stored = spark.read.format("rocketflow").option("path", str(store)).option("subscribe", RESULT_TOPIC).load()
+    bodies = [json.loads(row.body) for row in stored.orderBy("queueOffset").collect()]
+    assert [(one["ranges"][0]["from"], one["ranges"][0]["to"]) for one in bodies] == [(0, 800), (800, 1503)]
+    assert sum(one["quarantined"] for one in bodies) == len(expected)
+    nulls = sum(one["result"]["results"][0]["result"]["unexpected_count"] for one in bodies)
+    assert nulls == int(flights["dep_time"].isna().sum())
+    assert verify_store(store).findings == []
+    again = _run(spark, job)
+    assert again.rows == 0
+    assert len(origins(store, "bad")) == len(expected)
+
+
+def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    """As after a kill between our commit and Spark's: also where the suite was corrected meanwhile."""
+    fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 2, -2)])
+    job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))
+    assert _run(spark, job).quarantined == 2
+    before = rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(checkpoint, tmp_path / "kept")
+    (checkpoint / "commits" / "0").unlink()
+    write_suite(
+        tmp_path / "s.json", ("expect_column_values_to_be_between", {"column": "i", "min_value": -1}), schema="i int"
+    )
+    done = _run(spark, job)
+    assert (done.replayed, done.rows) == (1, 0)
+    assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
+    # a checkpoint that plans other rows under a committed batch id is refused, and so is a new one under an old id
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "kept", checkpoint)
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "offsets" / "0").unlink()
+    fill(tmp_path / "store", "data", [{"i": 5}])
+    with pytest.raises(ReplayMismatchError, match="came again with"):
+        _run(spark, job)
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    shutil.rmtree(checkpoint)
+    other = QualityJob(**{**{name: getattr(job, name) for name in job.__slots__}, "sink_id": f"quality.{query}"})
+    with pytest.raises(CheckpointWentBackError, match="must use another --sink-id"):
+        _run(spark, other)
+    assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
+
+
+def test_quarantined_rows_are_put_back_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The suite was wrong: it is corrected, and what it kept back is checked again as new messages."""
+    from rocketflow.spark.requeue.requeue_arguments import parse_arguments
+    from rocketflow.spark.requeue.requeue_job import run_with_spark, run_without_spark
+
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (1, -1, 2, -200)])
+    assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).quarantined == 2
+    corrected = ("expect_column_values_to_be_between", {"column": "i", "min_value": -9})
+    job = _job(tmp_path, write_suite(tmp_path / "s.json", corrected, schema="i int"))
+    back = parse_arguments(["--store", str(store), "--from-topic", "bad", "--run-id", "corrected"])
+    for _ in range(2):  # and again
+        _, code = run_without_spark(back) or run_with_spark(spark, back)
+        assert code == 0
+    assert (_run(spark, job).rows, _run(spark, job).rows) == (2, 0)
+    assert sorted(json.loads(row["body"])["i"] for row in rows_of(store, "good", ["body"])) == [-1, 1, 2]
+    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert len(told) == 3, "two of the first suite, one of the second"
+    assert len({one["QUALITY_SUITE_VERSION"] for one in told}) == 2
+    assert {(one["ORIGIN_QUEUE_ID"], one["ORIGIN_QUEUE_OFFSET"]) for one in told} >= {("1", "0"), ("1", "1")}
+
+
+def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """H2: an expectation that raises, a worker that dies, an expectation whose action is to stop the query."""
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (1, -1, 7, 3)])
+    spark.udf.register("dies", lambda value: os.kill(os.getpid(), 9) if value == 7 else False, "boolean")
+    query = "SELECT * FROM {{batch}} WHERE {}"
+    raising = "CASE WHEN i = 7 THEN raise_error('planted') ELSE false END"
+    failing = {"type": NOT_NEGATIVE[0], "kwargs": NOT_NEGATIVE[1], "meta": {"rocketflow": {"action": "fail"}}}
+    for asked, what in (
+        (("unexpected_rows_expectation", {"unexpected_rows_query": query.format(raising)}), "planted"),
+        (("unexpected_rows_expectation", {"unexpected_rows_query": query.format("dies(i)")}), "crashed|exited"),
+        (
+            failing,
+            r"topic data, batch 0 .*: expect_column_values_to_be_between\(i\)#2: 1 unexpected of 4; nothing of it was ",
+        ),
+    ):
+        job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, asked, schema="i int"))
+        with pytest.raises(Exception, match=what) as caught:
+            _run(spark, job)
+        assert isinstance(caught.value, QualityFailedError) is (asked is failing)
+        for topic in ("good", "bad", RESULT_TOPIC):
+            assert rows_of(store, topic, ["queueOffset"]) == [], f"{topic} after {what}"
+        staging = store / "rocketflow" / "staging"
+        left = list(staging.rglob("p*-a*")) if staging.exists() else []
+        assert left == []
+    # the same checkpoint goes on once the suite is corrected
+    assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).good == 3
+
+
+def test_gates_and_warnings(spark: SparkSession, tmp_path: Path) -> None:
+    """A table-level expectation keeps the whole batch back; warnings let rows go on; only bad rows are no problem."""
+    store = tmp_path / "store"
+    fill(store, "data", [{"i": one} for one in (-1, -2, -3)])
+    warned = {"type": NOT_NEGATIVE[0], "kwargs": NOT_NEGATIVE[1], "severity": "warning"}
+    file = write_suite(
+        tmp_path / "s.json",
+        warned,
+        ("expect_column_mean_to_be_between", {"column": "i", "max_value": 0}),
+        ("expect_column_values_to_be_unique", {"column": "i"}),
+        schema="i int",
+    )
+    job = _job(tmp_path, file, action=Action.QUARANTINE, sink=str(tmp_path / "other"))
+    assert _run(spark, job).good == 3
+    fill(store, "data", [{"i": one} for one in (-1, 5, 5, 90)])
+    done = _run(spark, job)
+    assert (done.good, done.quarantined) == (0, 4)
+    result = read_results(str(tmp_path / "other"))
+    assert [one.fields["outcome"] for one in result] == ["warned", "batch quarantined"]
+    told = [dict(row["properties"])["QUALITY_VIOLATIONS"] for row in rows_of(tmp_path / "other", "bad", ["properties"])]
+    assert all("expect_column_mean_to_be_between(i)" in one for one in told)
+    assert sum("expect_column_values_to_be_unique(i)" in one for one in told) == 2
+    # an empty batch: a tag that nobody has
+    empty = _job(tmp_path / "e", file, source=str(store), options={"tags": "nobody"})
+    assert _run(spark, empty).good == 0
+
+
+def test_a_gate_leaves_rows_their_properties(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of a batch that is kept back say what they would have said, and the gate's reason."""
+    store = tmp_path / "store"
+    own = [{"own": "a"}, {"own": "b"}, {"own": "c" * 17_000}, {"own": "d", "QUALITY_PROPERTIES_LEFT_OUT": "true"}]
+    with MessageStore.open(store) as opened:
+        for value, properties in zip((1, -1, -2, 4), own, strict=True):
+            body = json.dumps({"i": value}).encode()
+            opened.put_message(Message("data", body, queue_id=0, tags="t", properties=properties))
+        opened.put_message(Message("data", b"{", queue_id=0, properties={"own": "e"}))
+    mean = ("expect_column_mean_to_be_between", {"column": "i", "min_value": 100})
+    done = _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, mean, schema="i int")))
+    assert (done.good, done.quarantined, done.malformed) == (0, 5, 1)
+    assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
+    rows = rows_of(store, "bad", ["body", "tags", "properties"])
+    told = [dict(row["properties"]) for row in rows]
+    assert [row["tags"] for row in rows] == ["t", "t", "t", "t", None]
+    assert [one.get("own") for one in told] == ["a", "b", None, "d", "e"]
+    assert [one.get("QUALITY_PROPERTIES_LEFT_OUT") for one in told] == [None, None, "true", None, None]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    gate, row = "expect_column_mean_to_be_between(i)", "expect_column_values_to_be_between(i)"
+    assert violations == [[gate], [gate, row], [gate, row], [gate], ["body_matches_schema", gate]]
+
+
+SEEN: list[tuple[int, int]] = []
+
+
+def remember(rows: DataFrame, batch_id: int) -> None:
+    """What `--good-foreach` names."""
+    SEEN.extend((batch_id, row.i) for row in rows.orderBy("i").collect())
+
+
+def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "store", "data", [{"i": one} for one in (3, -1, 2)], tags=["a", "b", "a"])
+    file = write_suite(
+        tmp_path / "s.json", NOT_NEGATIVE, ("expect_column_values_to_not_be_null", {"column": "tags"}), schema="i int"
+    )
+    SEEN.clear()
+    done = _run(spark, _job(tmp_path, file, good_foreach="tests.rocketflow.quality.test_stream:remember"))
+    assert SEEN == [(0, 2), (0, 3)]
+    assert (done.good, done.quarantined) == (2, 1)
+    assert [one["tags"] for one in rows_of(tmp_path / "store", "bad", ["tags"])] == ["b"]
+    assert rows_of(tmp_path / "store", "good", ["tags"]) == []
+
+
+def test_bodies_that_a_parser_would_half_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Everything that is no JSON object and nothing else is quarantined, and holds nothing up."""
+    bad = [
+        b'{"a":1} garbage', b'{"a":1}{"a":2}', b'{"a":1},{"a":2}', b"{'a':1}", b'[{"a":1}]', b'{"a":' + b"[" * 100_000,
+        b'{"b":"}', b"{}}", b'\n[{"a":1}]', b'[{"a":1}', b'{"a":1}]', b'{"a":{"b":1}} {}', b'{"a":1} ]',
+    ]  # fmt: skip
+    good = [
+        b'{"a":1}', b' {"a":2}\n', b'{"a":2} ', b'{"a":3,"x":[{"y":1},{"y":2}]}', b'{"x":{"y":{}},"a":3}\t',
+        b'{"a":4,"x":"} {"}', b'{"a":5,"x":"},{"}', b'{"a":6,"x":"}]"}',
+    ]  # fmt: skip
+    fill(tmp_path / "store", "data", [*bad, *good], 1)
+    suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
+    told = _run(spark, _job(tmp_path, suite, body_schema="a int"))
+    assert (told.good, told.quarantined, told.malformed) == (len(good), len(bad), len(bad))
+    assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
+
+
+def test_strings_of_a_json_schema_are_strings(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's parser makes one of any value; who gave a DDL asked for that."""
+    inner = {"type": "object", "properties": {"k's": {"type": ["string", "null"]}}}
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({"type": "object", "properties": {"s": {"type": "string"}, "in": inner}}))
+    bad = [b'{"s":1}', b'{"s":{"a":1}}', b'{"s":["a"]}', b'{"s":true}', b'{"s":"x","in":{"k\'s":5}}']
+    good = [b'{"s":"1"}', b'{"s":null}', b"{}", b'{"s":"x","in":{"k\'s":"5"}}', b'{"s":"x","in":null}']
+    fill(tmp_path / "store", "data", [*bad, *good], 1)
+    suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
+    told = _run(spark, _job(tmp_path, suite, body_schema=str(schema)))
+    assert (told.good, told.malformed) == (len(good), len(bad))
+    assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
+    reasons = [dict(one["properties"])["QUALITY_REASON"] for one in rows_of(tmp_path / "store", "bad", ["properties"])]
+    assert ["is no string" in one for one in reasons] == [True] * len(bad)
+    assert "field in.k's is no string: 5" in reasons[-1]
+
+
+def test_a_row_that_breaks_more_than_a_record_can_tell(spark: SparkSession, tmp_path: Path) -> None:
+    names = "abcdefghij"
+    fill(tmp_path / "store", "data", [json.dumps(dict.fromkeys(names, "漢" * 64)).encode()], 1)
+    everything = f"SELECT * FROM {{batch}} WHERE {' + '.join(f'length({one})' for one in names)}"
+    broken = [
+        ("expect_compound_columns_to_be_unique", {"column_list": list(names[:2])}),
+        *(("unexpected_rows_expectation", {"unexpected_rows_query": f"{everything} > {most}"}) for most in range(20)),
+        *(("expect_column_value_lengths_to_be_between", {"column": one, "max_value": 1}) for one in names),
+    ]
+    suite = write_suite(tmp_path / "s.json", *broken)
+    told = _run(spark, _job(tmp_path, suite, body_schema=", ".join(f"{one} string" for one in names)))
+    assert (told.good, told.quarantined) == (0, 1)
+    (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
+    violations = dict(row["properties"])["QUALITY_VIOLATIONS"]
+    assert len(violations.encode()) <= 12_000
+    assert [list(one) for one in json.loads(violations)] == [["expectation"]] * 20
+
+
+def test_several_columns_of_unique_values_and_quantiles(spark: SparkSession, tmp_path: Path) -> None:
+    bodies = [json.dumps({"a": n, "b": n // 2, "c": min(n, 7)}).encode() for n in range(10)]
+    fill(tmp_path / "store", "data", bodies, 1)
+    quantiles = {"quantiles": [0.1, 0.5], "value_ranges": [[0, 5], [3, 7]]}
+    suite = write_suite(
+        tmp_path / "s.json",
+        *(("expect_column_values_to_be_unique", {"column": one}) for one in "ac"),
+        ("expect_column_quantile_values_to_be_between", {"column": "a", "quantile_ranges": quantiles}),
+    )
+    told = _run(spark, _job(tmp_path, suite, body_schema="a int, b int, c int"))
+    assert (told.good, told.quarantined) == (7, 3)
+    (result,) = read_results(str(tmp_path / "store"))
+    assert not result.fields["success"]
+
+
+def test_what_was_delayed_does_not_wait_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Delivered messages still name their level: good and bad ones go on at once all the same."""
+    clock = ManualClock(1_700_000_000_000)
+    with MessageStore.open(tmp_path / "store", StoreConfig(clock=clock)) as opened:
+        for body in (b'{"i": 1}', b'{"i": -3}'):
+            opened.put_message(Message("data", body, queue_id=0, delay_time_level=1, properties={"own": "kept"}))
+        clock.set(clock.now_ms() + 5_000)
+        deliver_due(opened)
+    done = _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")))
+    assert (done.rows, done.quarantined) == (2, 1)
+    for topic, body in (("good", b'{"i": 1}'), ("bad", b'{"i": -3}')):
+        (row,) = rows_of(tmp_path / "store", topic, ["body", "properties"])
+        assert row["body"] == body
+        assert dict(row["properties"])["own"] == "kept"
+        assert "DELAY" not in dict(row["properties"])
+
+
+def test_a_bad_message_that_fills_its_record_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+    """It says less of itself; where it came from it always says. What is good goes on as it is."""
+    store = tmp_path / "store"
+    sizes = [31_000, 32_500, 20_000, 31_000]
+    with MessageStore.open(store) as opened:
+        for value, size in zip((-1, -2, -3, 4), sizes, strict=True):
+            properties = {"own": "o" * 12_000} if size == 20_000 else {"own": "kept"}
+            body = json.dumps({"i": value, "s": "x" * 100}).encode()
+            opened.put_message(Message("data", body, queue_id=0, tags="t" * size, properties=properties))
+        opened.put_message(Message("data", b"no json", queue_id=0, tags="漢" * 10_000, keys="k"))
+    suite = write_suite(
+        tmp_path / "s.json",
+        NOT_NEGATIVE,
+        *(("expect_column_value_lengths_to_be_between", {"column": "s", "max_value": most}) for most in range(30)),
+    )
+    done = _run(spark, _job(tmp_path, suite, body_schema="i int, s string", action=Action.QUARANTINE))
+    assert (done.rows, done.quarantined, done.malformed) == (5, 5, 1)
+    assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
+    rows = rows_of(store, "bad", ["tags", "keys", "properties"])
+    told = [dict(one["properties"]) for one in rows]
+    assert all(one["QUALITY_SUITE"] == "tested" and one["ORIGIN_MSG_ID"] for one in told)
+    assert [len(one["tags"] or "") for one in rows] == [31_000, 0, 20_000, 31_000, 10_000]
+    assert [one.get("QUALITY_TAGS_LEFT_OUT") for one in told] == [None, "true", None, None, None]
+    assert [one.get("own") for one in told[:2]] == ["kept", "kept"]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    assert all(one[0] == "expect_column_values_to_be_between(i)" for one in violations[:3])
+    assert (violations[4], told[4]["QUALITY_REASON"][:11]) == (["body_matches_schema"], "is not JSON")
+    assert verify_store(store).findings == []
+
+
+def test_a_condition_in_sql_shows_what_it_is_about(spark: SparkSession, tmp_path: Path) -> None:
+    """The values of the columns that it names, however it writes them, cut where they are long."""
+    bodies = [{"a`b": 5, "s": "x" * 100, "n": {"k": 1}, "other": 1}, {"a`b": 1, "s": "", "other": 2}]
+    fill(tmp_path / "store", "data", bodies, 1)
+    query = "SELECT * FROM {batch} WHERE `A``B` > 3 AND length(S) > 2 AND n.k = 1 AND 'other' <> ''"
+    file = write_suite(tmp_path / "s.json", ("unexpected_rows_expectation", {"unexpected_rows_query": query}))
+    schema = "`a``b` int, s string, n struct<k: int>, other int"
+    assert _run(spark, _job(tmp_path, file, body_schema=schema)).quarantined == 1
+    (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
+    (told,) = json.loads(dict(row["properties"])["QUALITY_VIOLATIONS"])
+    assert told["observed"] == {"a`b": "5", "s": "x" * 64, "n": "{1}"}
+
+
+@pytest.mark.skipif(LEVEL == "sample", reason="a Spark of its own: RF_FAULTS=1 runs it")
+def test_a_job_whose_gate_failed_ends_with_one_clear_line(tmp_path: Path) -> None:
+    fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 7, 3)])
+    file = write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND_LINE,
+        "submit",
+        "quality",
+        "--source",
+        str(tmp_path / "store"),
+        "--suite",
+        file,
+    ]
+    command += [
+        "--subscribe",
+        "data",
+        "--quarantine-topic",
+        "bad",
+        "--checkpoint",
+        str(tmp_path / "c"),
+        "--action",
+        "fail",
+    ]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(
+        "error: topic data, batch 0 (data/0 [0, 2), data/1 [0, 2)): expect_column_values_to_be_between"
+    )
+    assert last.endswith(
+        "nothing of it was written. Correct the suite, or have what fails set aside (action quarantine); "
+        "then start again on this checkpoint"
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,197 @@
+"""Streams through Spark: checkpoints, limits, projections, lag, and what a user sees when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from rocketflow.spark.source.lag_listener import LagListener
+from rocketflow_store import MessageStore
+from tests.support.spark_stores import append, numbered, small_config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+
+class Copy:
+    """A query that copies a store's messages into JSON files, exactly once, and its checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path, store: Path | str, **options: str) -> None:
+        self.spark, self.root, self.store = spark, root, store
+        self.options = {"startingOffsets": "earliest", **options}
+
+    def run(self, schema: str | None = None, **more: str) -> list[int]:
+        """Everything there is, as one run; the rows of each of its batches."""
+        query = self.start(schema, **more)
+        assert query.awaitTermination(120)
+        return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+
+    def start(self, schema: str | None = None, **more: str) -> StreamingQuery:
+        reader = self.spark.readStream.format("rocketflow").options(**{**self.options, **more})
+        if schema is not None:
+            reader = reader.schema(schema)
+        rows = reader.load(str(self.store)).selectExpr("topic", "queueId", "queueOffset", "CAST(body AS STRING) body")
+        return (
+            rows.writeStream.format("json")
+            .option("path", str(self.root / "out"))
+            .option("checkpointLocation", str(self.root / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def rows(self) -> list[Any]:
+        schema = "topic string, queueId int, queueOffset bigint, body string"
+        return self.spark.read.schema(schema).json(str(self.root / "out")).collect()
+
+    def bodies(self) -> list[int]:
+        return sorted(int(row.body) for row in self.rows())
+
+
+def test_available_now_with_limits_and_restarts_from_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    append(store, numbered("orders", range(250)))
+    copy = Copy(spark, tmp_path, store, subscribePattern="orders.*", maxOffsetsPerTrigger="100")
+    assert copy.run() == [100, 100, 50]
+    append(store, [*numbered("orders", range(250, 300)), *numbered("orders-2", range(300, 330), queues=2)])
+    assert sum(copy.run(schema="body binary, queueOffset bigint, topic string, queueId int")) == 80
+    assert copy.run() == []
+    assert copy.bodies() == list(range(330))
+    assert max(Counter((row.topic, row.queueId, row.queueOffset) for row in copy.rows()).values()) == 1
+
+
+def test_a_replayed_batch_reads_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    append(store, numbered("orders", range(100)))
+    copy = Copy(spark, tmp_path, store, subscribe="orders", maxOffsetsPerTrigger="60")
+    assert copy.run() == [60, 40]
+    append(store, numbered("orders", range(100, 130)))
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "out" / "_spark_metadata" / "1").unlink()
+    copy.run(minPartitions="3")
+    assert copy.bodies() == list(range(130))
+
+
+def test_a_live_writer_is_followed(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    with MessageStore.open(store, small_config(store)) as writer:
+        writer.put_messages(numbered("orders", range(40)))
+        query = (
+            spark.readStream.format("rocketflow")
+            .option("subscribe", "orders")
+            .option("startingOffsets", "earliest")
+            .load(str(store))
+            .selectExpr("CAST(body AS STRING) body")
+            .writeStream.format("memory")
+            .queryName("followed")
+            .start()
+        )
+        try:
+            query.processAllAvailable()
+            writer.put_messages(numbered("orders", range(40, 90), queues=6))
+            query.processAllAvailable()
+            rows = spark.sql("SELECT body FROM followed").collect()
+        finally:
+            query.stop()
+    assert sorted(int(row.body) for row in rows) == list(range(90))
+
+
+def test_lag_reaches_the_listener_and_the_group_file(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    append(store, numbered("orders", range(100)))
+    totals: list[int] = []
+    listener = LagListener(lambda _, lags: totals.append(sum(lag.messages for lag in lags.values())))
+    spark.streams.addListener(listener)
+    try:
+        Copy(spark, tmp_path, store, subscribe="orders", maxOffsetsPerTrigger="40", consumerGroup="reports").run()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+    assert [total for total in totals if total in (60, 20, 0)][:3] == [60, 20, 0]
+    table = json.loads((store / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    assert table["orders@reports"] == {"0": 25, "1": 25, "2": 25, "3": 25}
+
+
+def failure(start: Callable[[], StreamingQuery]) -> str:
+    with pytest.raises(StreamingQueryException) as caught:
+        start().awaitTermination(120)
+    return str(caught.value)
+
+
+def test_a_cut_log_fails_the_query_and_names_the_place(spark: SparkSession, tmp_path: Path) -> None:
+    store, kept = tmp_path / "s", tmp_path / "kept"
+    append(store, numbered("orders", range(200), queues=1))
+    shutil.copytree(store, kept)
+    append(store, numbered("orders", range(200, 300), queues=1))
+    copy = Copy(spark, tmp_path, store, subscribe="orders")
+    copy.run()
+    shutil.rmtree(store)
+    shutil.copytree(kept, store)
+    append(store, numbered("orders", range(900, 1100), queues=1))
+    message = failure(copy.start)
+    assert "data loss: topic orders queue 0: the last message read, at offset 299, is another one now" in message
+    assert "[0, 400)" in message
+    copy.run(failOnDataLoss="false")
+    assert copy.bodies() == [*range(300), *range(1000, 1100)]
+
+
+def test_a_stream_on_lost_queues_names_the_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    append(store, numbered("orders", range(200), queues=2))
+    shutil.rmtree(store / "consumequeue")
+    message = failure(Copy(spark, tmp_path, store, subscribe="orders").start)
+    assert "data loss: topic orders queue 0" in message
+    assert "rocketflow store rebuild" in message
+
+
+def test_a_checkpoint_of_another_topic(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "s", [*numbered("orders", range(4)), *numbered("other", range(4))])
+    copy = Copy(spark, tmp_path, tmp_path / "s", subscribe="orders")
+    copy.run()
+    assert "the checkpoint is of topic orders" in failure(lambda: copy.start(subscribe="other"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maxOffsetPerTrigger": "5"}, "unknown option 'maxoffsetpertrigger': did you mean maxOffsetsPerTrigger?"),
+        ({"maxOffsetsPerTrigger": "five"}, "option maxOffsetsPerTrigger='five': allowed is a whole number"),
+        ({"namesrvAddr": "h:9876"}, "give path alone"),
+        ({"sql": "a >"}, "filter 'a >'"),
+    ],
+)
+def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str) -> None:
+    append(tmp_path / "s", numbered("orders", range(4)))
+    assert message in failure(lambda: Copy(spark, tmp_path, tmp_path / "s", subscribe="orders").start(**options))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("body binary, queueOfset bigint", "unknown column 'queueOfset'"),
+        ("body binary, queueId bigint", "column queueId is int, not bigint"),
+    ],
+)
+def test_wrong_columns_are_named(spark: SparkSession, tmp_path: Path, schema: str, message: str) -> None:
+    append(tmp_path / "s", numbered("orders", range(4)))
+    reader = (
+        spark.readStream.format("rocketflow").option("subscribe", "orders").schema(schema).load(str(tmp_path / "s"))
+    )
+    assert message in failure(lambda: reader.writeStream.format("noop").trigger(availableNow=True).start())
+
+
+def test_paths_that_are_no_store(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, why in (("file", "is a file"), ("nowhere", "does not exist"), ("empty", "no topics")):
+        copy = Copy(spark, tmp_path / f"query-{name}", tmp_path / name, subscribe="x")
+        assert why in failure(copy.start)

@@ -1,0 +1,45 @@
+"""The last bytes of a log file: a record goes there only where a blank record still fits behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.format.record import BLANK_SIZE
+from rocketflow_store.fsck.verify import verify_store
+from tests.support.independent_reader import log_records, queue_messages
+
+FILE = 4096
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=400, max_hash_slot_num=10, max_index_num=50
+)
+
+
+def put(store: MessageStore, body: bytes) -> None:
+    assert store.put_message(Message("t", body, queue_id=0)).stored
+
+
+def append(store: MessageStore, body: bytes) -> None:
+    rows = pa.RecordBatch.from_pydict({"body": pa.array([body], pa.binary()), "queueId": pa.array([0], pa.int32())})
+    assert store.append_batch(rows, "t").rows == 1
+
+
+@pytest.mark.parametrize("how", [put, append])
+@pytest.mark.parametrize("left", range(BLANK_SIZE + 5))
+def test_a_record_that_leaves_so_many_bytes(tmp_path: Path, how: object, left: int) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, CONFIG) as store:
+        put(store, b"")
+        overhead = store.max_phy_offset
+        how(store, b"x" * (FILE - 2 * overhead - left))  # type: ignore[operator]
+        fits = left >= BLANK_SIZE
+        assert store.max_phy_offset == (FILE - left if fits else 2 * FILE - overhead - left)
+        how(store, b"next")  # type: ignore[operator]
+    records = list(log_records(path))
+    assert [len(one.body) for one in records] == [0, FILE - 2 * overhead - left, 4]
+    assert records[1].phy_offset == (overhead if fits else FILE)
+    assert [one.body[-4:] for one in queue_messages(path, "t").values()] == [b"", b"xxxx", b"next"]
+    assert verify_store(path).findings == []

@@ -1,0 +1,144 @@
+"""`verify` and `repair` of the timer's files: what cannot be true is found, and made again without delivering."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store.delivery.timer.timer_checkpoint import (
+    TimerCheckpoint,
+    read_timer_checkpoint,
+    write_timer_checkpoint,
+)
+from rocketflow_store.delivery.timer.timer_log import TIMER_UNIT_SIZE
+from rocketflow_store.delivery.timer.timer_wheel import WHEEL_SIZE
+from rocketflow_store.fsck.repair import repair_store
+from rocketflow_store.fsck.verify import verify_store
+from tests.support.timer_worlds import HOUR, SECOND, START, World
+
+
+def world_at(path: Path) -> World:
+    """Of 60 messages 20 are delivered; the rest waits, some of it longer than the wheel's window."""
+    world = World(path, roll_window=3_600)
+    with world.open() as store:
+        for number in range(60):
+            world.send(store, (number + 1) * SECOND if number < 40 else HOUR * (number - 30))
+    world.now = START + 20 * SECOND
+    assert world.run().delivered == 20
+    return world
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(bytes(range(1, 250)) * (path.stat().st_size // 249 + 1))
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 4096 * 4096 if path.name != "timerwheel" else WHEEL_SIZE)
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def log_file(world: World) -> Path:
+    return min((world.path / "timerlog").iterdir())
+
+
+DAMAGE: list[tuple[str, Callable[[Path], None]]] = [
+    ("timerwheel", cut),
+    ("timerwheel", noise),
+    ("timerwheel", directory),
+    ("config/timercheck", empty),
+    ("config/timercheck", noise),
+    ("config/timercheck", directory),
+    ("timerlog", cut),
+    ("timerlog", noise),
+    ("timerlog", empty),
+    ("timerlog", directory),
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGE, ids=[f"{name}-{how.__name__}" for name, how in DAMAGE])
+def test_damage_is_found_and_made_again(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    world = world_at(tmp_path / "s")
+    damage(log_file(world) if name == "timerlog" else world.path / name)
+    before = world.delivered()
+    found = verify_store(world.path).findings
+    assert {one.kind for one in found} == {"timer"}
+    assert all(one.file.startswith(str(world.path / name)) for one in found)
+    repaired = repair_store(world.path, world.config())
+    assert (repaired.left.findings, repaired.exit_code) == ([], 1)
+    assert [step.action for step in repaired.steps] == ["rebuild-timer"] * len(found)
+    assert (world.path / "quarantine" / name).exists()
+    assert world.delivered() == before
+    check = read_timer_checkpoint(world.path / "config/timercheck")
+    assert (check.last_read_time_ms, check.last_timer_queue_offset) == (world.now, check.master_timer_queue_offset)
+    assert repair_store(world.path, world.config()).exit_code == 0
+    for after in (60, 10 * 3600, 40 * 3600, 80 * 3600):
+        world.now = START + after * SECOND
+        world.run()
+    world.check()
+    assert verify_store(world.path).findings == []
+
+
+def test_a_log_that_lacks_what_timercheck_counts_on(tmp_path: Path) -> None:
+    world = world_at(tmp_path / "s")
+    path = log_file(world)
+    data = bytearray(path.read_bytes())
+    data[7 * TIMER_UNIT_SIZE :] = bytes(len(data) - 7 * TIMER_UNIT_SIZE)
+    path.write_bytes(data)
+    (one,) = verify_store(world.path).findings
+    assert (one.kind, one.file, one.offset) == ("timer", str(path), 7 * TIMER_UNIT_SIZE)
+    assert "are not there" in one.detail
+    assert repair_store(world.path, world.config()).left.findings == []
+    world.now = START + 80 * HOUR
+    world.run()
+    world.check()
+
+
+def test_positions_behind_what_there_is(tmp_path: Path) -> None:
+    world = world_at(tmp_path / "s")
+    path = world.path / "config/timercheck"
+    check = read_timer_checkpoint(path)
+    write_timer_checkpoint(path, TimerCheckpoint(check.last_read_time_ms, check.last_timer_log_flush_pos, 99_999, 0))
+    (one,) = verify_store(world.path).findings
+    assert (one.kind, one.file, one.offset) == ("timer", str(path), 16)
+    assert repair_store(world.path, world.config()).left.findings == []
+
+
+def test_of_another_writer_whose_check_is_gone_too_the_rest_is_set_aside(tmp_path: Path) -> None:
+    """Nobody can tell how far it was: the next delivery makes the files, by what the log says was delivered."""
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, 3_000)
+    (world.path / "timerwheel").write_bytes(b"x" * 100)
+    (world.path / "config/timercheck").write_bytes(b"x" * 100)
+    repaired = repair_store(world.path, world.config())
+    assert repaired.left.findings == []
+    assert not (world.path / "timerwheel").exists()
+    world.now = START + HOUR
+    world.run()
+    world.check()
+
+
+def test_missing_files_are_nothing_to_find(tmp_path: Path) -> None:
+    world = world_at(tmp_path / "s")
+    for name in ("timerwheel", "config/timercheck", "rocketflow/timer"):
+        (world.path / name).unlink()
+    shutil.rmtree(world.path / "timerlog")
+    assert verify_store(world.path).findings == []

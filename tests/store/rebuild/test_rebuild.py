@@ -1,0 +1,692 @@
+"""`rebuild`: queues and index made anew from the log, byte for byte what dispatch writes one record after another."""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.files import disk
+from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.record import RecordFields
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.metadata.native.stop_record import StopRecord
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import (
+    RebuildFailedError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreVersionError,
+    UnknownTopicError,
+)
+from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.rebuild import log_ranges, scan_task
+from rocketflow_store.rebuild.engine import LocalEngine
+from rocketflow_store.rebuild.places import find_places
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.views.index import index_build
+from tests.store.reading.test_golden_stores import CLOSED, config_of
+from tests.support.damage import flip
+from tests.support.disk_layer import CHANGES, Failing, Recording
+from tests.support.simulated_disk import SimulatedDisk, State
+
+SIZES = StoreConfig(
+    mapped_file_size_commit_log=1 << 15,
+    mapped_file_size_consume_queue=400,
+    mapper_file_size_batch_consume_queue=10 * BATCH_UNIT_SIZE,
+    max_hash_slot_num=50,
+    max_index_num=300,
+    enable_lmq=True,
+    enable_multi_dispatch=True,
+)
+DERIVED = ("consumequeue", "batchconsumequeue", "index")
+
+
+@pytest.fixture(autouse=True)
+def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Several ranges in every file of a small log."""
+    size = 200_000 if "golden_store" in request.fixturenames else 5000
+    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", size)
+    monkeypatch.setattr(log_ranges, "_MOST_RANGE", size)
+
+
+def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -> None:
+    """Topics of every kind, delays, transactions, batches, light queues, messages with and without keys."""
+    rng, clock = random.Random(seed), ManualClock(1_700_000_000_000)
+    with MessageStore.open(path, replace(config, clock=clock)) as store:
+        store.create_topic("batches", 2, queue_type="BatchCQ")
+        for number in range(count):
+            clock.set(clock.now_ms() + rng.randrange(4000))
+            body = rng.randbytes(rng.randrange(0, 600))
+            kind = rng.randrange(10)
+            if kind == 0:
+                entries = [BatchEntry(n, b"%d" % number, b"") for n in range(rng.randrange(1, 6))]
+                batch = MessageBatch("batches", encode_batch_body(entries), queue_id=rng.randrange(2))
+                result = store.put_message(batch)
+            elif kind == 1:
+                names = rng.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], rng.randrange(1, 3))
+                light = {"INNER_MULTI_DISPATCH": ",".join(names)}
+                result = store.put_message(Message("plain", body, properties=light, queue_id=rng.randrange(3)))
+            else:
+                message = Message(
+                    f"t{rng.randrange(3)}",
+                    body,
+                    tags=rng.choice([None, "a", "b"]),
+                    keys=[f"k{rng.randrange(50)}" for _ in range(rng.randrange(3))],
+                    queue_id=rng.randrange(2),
+                    delay_time_level=rng.choice([0, 0, 0, 0, 1, 5]),
+                )
+                result = store.put_message(message)
+            assert result.stored, (number, result)
+
+
+def derived(path: Path) -> dict[str, bytes]:
+    """Queues by name, index files by their order."""
+    found = {}
+    for room in DERIVED[:2]:
+        for one in sorted((path / room).rglob("*")):
+            if one.is_file():
+                found[str(one.relative_to(path))] = one.read_bytes()
+    index = sorted((path / "index").iterdir()) if (path / "index").is_dir() else []
+    return found | {f"index {number}": one.read_bytes() for number, one in enumerate(index)}
+
+
+def everything(path: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+
+
+def lose(path: Path, *rooms: str) -> None:
+    for room in rooms or DERIVED:
+        shutil.rmtree(path / room, ignore_errors=True)
+
+
+def assert_same(found: dict[str, bytes], wanted: dict[str, bytes], context: object = "") -> None:
+    assert sorted(found) == sorted(wanted), context
+    assert [name for name in found if found[name] != wanted[name]] == [], context
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_as_incremental_dispatch(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "s"
+    make(path, seed)
+    wanted = derived(path)
+    lose(path)
+    result = rebuild_store(path, config=SIZES)
+    assert_same(derived(path), wanted, seed)
+    assert result.swapped
+    assert result.exit_code == 0
+    assert result.files == result.changed_files == len(wanted)
+    assert not (path / "rocketflow" / "rebuild").exists()
+    record = StopRecord.load(StorePaths.of(path))
+    assert record is not None
+    assert len(record.index or ()) == len([name for name in wanted if name.startswith("index")])
+    assert all(one.files for one in record.queues.values())
+    with MessageStore.open(path, SIZES) as store:
+        assert store.recovery.healed == ()
+        assert store.recovery.dispatched == 0
+    assert_same(derived(path), wanted, seed)
+    assert verify_store(path, SIZES).findings == []
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(golden_store(name), path)
+    result = rebuild_store(path, config=config_of(name))
+    if name != "expired-53":  # of which the index began with entries of records that are gone
+        assert not result.swapped, result
+    assert [one for one in derived(path) if not one.startswith("index")] == [
+        one for one in derived(golden_store(name)) if not one.startswith("index")
+    ]
+    wanted = derived(path)
+    lose(path)
+    assert rebuild_store(path, config=config_of(name)).swapped
+    healed = tmp_path / "healed"
+    shutil.copytree(golden_store(name), healed)
+    lose(healed)
+    MessageStore.open(healed, config_of(name)).close()
+    assert_same(derived(path), derived(healed))
+    if name != "expired-53":
+        assert_same(derived(path), wanted)
+
+
+def test_what_apache_rebuilds(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    path, apache = tmp_path / "store", golden_store("lost-derived-53", "rebuilt")
+    shutil.copytree(golden_store("lost-derived-53"), path)
+    rebuild_store(path, config=config_of("lost-derived-53"))
+    assert_same(derived(path), derived(apache))
+
+
+def healed(path: Path, tmp_path: Path, config: StoreConfig = SIZES) -> dict[str, bytes]:
+    """What an open for writing makes of a copy whose queues and index are lost."""
+    copy = tmp_path / "healed"
+    shutil.copytree(path, copy)
+    lose(copy)
+    MessageStore.open(copy, config).close()
+    return derived(copy)
+
+
+def test_with_processes(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 6)
+    wanted = derived(path)
+    lose(path)
+    told: list[tuple[int, int]] = []
+    with LocalEngine(2) as engine:
+        result = rebuild_store(path, config=SIZES, engine=engine, progress=lambda *one: told.append(one))
+    assert_same(derived(path), wanted)
+    assert told[-1][0] == told[-1][1] > 0
+    assert result.units > 400
+
+
+def test_a_range_that_begins_in_a_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of a body that look like a record are none: the range in front of them does not end there."""
+    path = tmp_path / "s"
+    make(path, 7)
+    wanted = derived(path)
+    lose(path)
+    right = log_ranges.next_sound
+    wrong = []
+
+    def mistaken(*asked: int, unreadable: bool) -> int | None:
+        found = right(*asked, unreadable=unreadable)  # type: ignore[arg-type]
+        if found is not None and len(wrong) < 9:
+            wrong.append(found + 17)
+            return found + 17
+        return found
+
+    monkeypatch.setattr(log_ranges, "next_sound", mistaken)
+    result = rebuild_store(path, config=SIZES)
+    assert len(wrong) == 9
+    assert_same(derived(path), wanted)
+    assert result.records == 400
+    assert result.damaged == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_costs_the_damaged_records(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "s"
+    make(path, 20 + seed)
+    rng = random.Random(seed)
+    for file in rng.sample(sorted((path / "commitlog").iterdir())[:-1], 3):
+        flip(file, rng.randrange(200, 20_000))
+    wanted = healed(path, tmp_path)
+    lose(path)
+    result = rebuild_store(path, config=SIZES)
+    assert_same(derived(path), wanted, seed)
+    assert 1 <= len(result.damaged) <= 3
+    assert result.exit_code == 3
+    assert result.records == 400 - len(result.damaged)
+    with MessageStore.open(path, SIZES) as store:
+        assert store.recovery.healed == ()
+    assert_same(derived(path), wanted, seed)
+
+
+@pytest.mark.parametrize("properties", [b"", b"a\x01b\x02" + bytes(20)], ids=["none", "zeros"])
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_last_record_that_ends_with_zeros(tmp_path: Path, properties: bytes, unclean: bool) -> None:
+    """Without properties it ends with their length; 5.2 leaves 20 bytes behind those of a light queue's message."""
+    path, host = tmp_path / "s", encode_host("127.0.0.1:10911")
+    with MessageStore.open(path, replace(SIZES, enabled_append_prop_crc=False)) as store:
+        for body in (b"first", b"last"):
+            fields = RecordFields(b"t", 0, body, properties, 0, 0, 1_700_000_000_000, host, host)
+            assert store.put_record(fields).stored
+    wanted = derived(path)
+    shutil.rmtree(path / "rocketflow")
+    lose(path, "consumequeue")
+    if unclean:
+        (path / "abort").touch()
+    assert rebuild_store(path, RebuildRequest(only="consumequeue"), SIZES).records == 2
+    assert {name: data for name, data in derived(path).items() if name.startswith("consumequeue")} == {
+        name: data for name, data in wanted.items() if name.startswith("consumequeue")
+    }
+
+
+@pytest.mark.parametrize("lost_bytes", [100, 3000, 40_000])
+def test_the_end_of_the_log_is_gone(tmp_path: Path, lost_bytes: int) -> None:
+    """No queue offset is given a second time: the slots of what was lost say so."""
+    path = tmp_path / "s"
+    make(path, 30)
+    left = lost_bytes
+    for file in sorted((path / "commitlog").iterdir(), reverse=True):
+        data = file.read_bytes()
+        end = len(data.rstrip(b"\0"))
+        taken = min(left, end)
+        file.write_bytes(data[: end - taken].ljust(len(data), b"\0"))
+        left -= taken
+        if not left:
+            break
+    wanted = healed(path, tmp_path)
+    lose(path)
+    result = rebuild_store(path, config=SIZES)
+    assert_same(derived(path), wanted)
+    assert result.exit_code == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_an_unclean_stop(tmp_path: Path, seed: int) -> None:
+    """What recovery would cut is left to it; it finds the rest as it needs it."""
+    path, image = tmp_path / "s", tmp_path / "image"
+    make(path, 40 + seed)
+    store = MessageStore.open(path, SIZES)
+    for number in range(30):
+        store.put_message(Message("t0", b"late %d" % number, keys=[f"late{number}"], queue_id=number % 2))
+    shutil.copytree(path, image, copy_function=shutil.copy2)
+    store.close()
+    last = max(one for one in (image / "commitlog").iterdir() if any(one.read_bytes()[:8]))
+    torn = last.read_bytes().rstrip(b"\0")[: -random.Random(seed).randrange(1, 60)]
+    last.write_bytes(torn.ljust(SIZES.mapped_file_size_commit_log, b"\0"))
+    whole = tmp_path / "whole"
+    shutil.copytree(image, whole)
+    with MessageStore.open(whole, SIZES) as store:
+        end = store.max_phy_offset
+    lose(image)
+    assert rebuild_store(image, config=SIZES).swapped
+    with MessageStore.open(image, SIZES) as store:
+        assert store.recovery.healed == ()
+        assert store.max_phy_offset == end
+    assert_same(derived(image), derived(whole))
+
+
+def test_only_what_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 50)
+    wanted = derived(path)
+    lose(path)
+    rebuild_store(path, RebuildRequest(topics=frozenset({"t1"}), queue_id=1), SIZES)
+    assert derived(path) == {name: data for name, data in wanted.items() if name.startswith("consumequeue/t1/1/")}
+    rebuild_store(path, RebuildRequest(topics=frozenset({"%LMQ%b", "batches"})), SIZES)
+    assert {name.split("/")[1] for name in derived(path)} == {"t1", "%LMQ%b", "batches"}
+    rebuild_store(path, RebuildRequest(only="index"), SIZES)
+    assert [name for name in derived(path) if name.startswith("index")] == [n for n in wanted if n.startswith("index")]
+    rebuild_store(path, RebuildRequest(only="consumequeue"), SIZES)
+    assert_same(derived(path), wanted)
+
+
+@pytest.mark.parametrize("lost", ["%LMQ%a", "%LMQ%c"])
+def test_a_lost_light_queue_of_another_writers_store(tmp_path: Path, lost: str) -> None:
+    """No record of a stop tells of it: that there are light queues does."""
+    path = tmp_path / "s"
+    make(path, 52)
+    shutil.rmtree(path / "rocketflow")
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / lost)
+    assert {one.kind for one in verify_store(path, SIZES).findings} == {"missing-unit"}
+    assert rebuild_store(path, config=SIZES).swapped
+    assert_same(derived(path), wanted)
+    assert verify_store(path, SIZES).findings == []
+
+
+def test_only_files_that_differ_are_touched(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 51)
+    wanted, inodes = derived(path), {one: one.stat().st_ino for one in path.rglob("*") if one.is_file()}
+    files = sorted((path / "consumequeue" / "t0" / "0").iterdir())
+    files[1].write_bytes(files[1].read_bytes()[:100] + bytes(300))
+    index = sorted((path / "index").iterdir())[1]
+    flip(index, 700)
+    stray = files[0].with_name(f"{len(files) * 400:020d}")
+    stray.write_bytes(bytes(400))
+    result = rebuild_store(path, config=SIZES)
+    assert_same(derived(path), wanted)
+    assert result.changed_files == 3
+    changed = {one for one, inode in inodes.items() if one.exists() and one.stat().st_ino != inode}
+    assert {one for one in changed if "rocketflow" not in one.parts} == {files[1], index}
+    before = everything(path)
+    assert not rebuild_store(path, config=SIZES).swapped
+    assert everything(path) == before
+
+
+def test_the_begin_of_the_log_went_with_retention(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 52, 600)
+    rebuild_store(path, config=SIZES)
+    for file in sorted((path / "commitlog").iterdir())[:3]:
+        file.unlink()
+    with MessageStore.open(path, SIZES) as store:
+        bounds = {
+            (topic, queue): store.bounds(topic, queue) for topic in store.topics() for queue in store.queues(topic)
+        }
+    before = derived(path)
+    rebuild_store(path, RebuildRequest(only="consumequeue"), SIZES)
+    assert_same(derived(path), before)
+    lost = healed(path, tmp_path)
+    lose(path)
+    rebuild_store(path, config=SIZES)
+    assert_same(derived(path), lost)
+    with StoreReader(path, SIZES) as reader:
+        for key, (low, high) in bounds.items():
+            assert reader.bounds(*key) == (low, high), key
+
+
+def test_deleted_topics_do_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 53)
+    with MessageStore.open(path, SIZES) as store:
+        store.delete_topic("t1")
+        store.delete_topic("batches")
+        store.put_message(Message("t1", b"new", queue_id=0))
+    wanted = derived(path)
+    lose(path)
+    rebuild_store(path, config=SIZES)
+    assert_same(derived(path), wanted)
+    assert not (path / "batchconsumequeue").exists()
+
+
+def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
+    """Neither listed nor with a queue: it is not made again, unless somebody asks for it."""
+    path = tmp_path / "s"
+    make(path, 63)
+    shutil.rmtree(path / "rocketflow")
+    shutil.rmtree(path / "consumequeue" / "t1")
+    ConfigFiles(path / "config").topics.remove("t1")
+    before = derived(path)
+    result = rebuild_store(path, config=SIZES)
+    assert result.deleted_topics == ["t1"]
+    assert [name for name in derived(path) if name.startswith("consumequeue")] == [
+        name for name in before if name.startswith("consumequeue")
+    ]
+    assert not (path / "rocketflow").exists()
+    assert rebuild_store(path, RebuildRequest(topics=frozenset({"t1"})), SIZES).deleted_topics == []
+    assert (path / "consumequeue" / "t1").is_dir()
+
+
+def test_queues_and_index_that_are_elsewhere(tmp_path: Path) -> None:
+    """What is made for them is made beside them: on their disks."""
+    path, config = (
+        tmp_path / "s",
+        replace(
+            SIZES,
+            store_path_consume_queue=str(tmp_path / "a" / "queues"),
+            store_path_index=str(tmp_path / "b" / "keys"),
+        ),
+    )
+    make(path, 64, config=config)
+    wanted = everything(tmp_path / "a") | everything(tmp_path / "b")
+    lose(tmp_path, "a/queues", "b/keys")
+    for room in ("a/queues", "b/keys"):  # a directory that somebody named has to be there
+        (tmp_path / room).mkdir()
+    with Recording() as seen:
+        assert rebuild_store(path, config=SIZES).swapped
+    for new, place in [one.args for one in seen.calls if one.kind == "rename"]:
+        homes = {Path(one).relative_to(tmp_path).parts[0] for one in (new, place)}
+        assert len(homes) == 1, (new, place)
+    found = everything(tmp_path / "a") | everything(tmp_path / "b")
+    assert sorted(found.values()) == sorted(wanted.values())
+    assert sorted(one.name for one in (tmp_path / "a").iterdir()) == ["queues"]
+    assert sorted(one.name for one in (tmp_path / "b").iterdir()) == ["keys"]
+    with MessageStore.open(path) as store:
+        assert store.recovery.healed == ()
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 54)
+    wanted = rebuild_store(path, config=SIZES)
+    lose(path)
+    before = everything(path)
+    told = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert everything(path) == before
+    for name in ("records", "bytes", "units", "index_entries", "queues", "files", "needed_bytes"):
+        assert getattr(told, name) == getattr(wanted, name), name
+    with MessageStore.open(tmp_path / "s", SIZES):
+        assert rebuild_store(path, RebuildRequest(dry_run=True), SIZES).records == told.records
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 55, 20)
+    before = derived(path)
+    with MessageStore.open(path, SIZES), pytest.raises(StoreLockedError) as caught:
+        rebuild_store(path, config=SIZES)
+    assert caught.value.exit_code == 75
+    assert "pid" in str(caught.value)
+    assert derived(path) == before
+
+
+def test_a_disk_without_room_is_noticed_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    make(path, 56)
+    lose(path)
+    before = everything(path)
+
+    class Full:
+        f_bavail, f_frsize = 10, 4096
+
+    monkeypatch.setattr(disk, "statvfs", lambda _: Full)
+    with pytest.raises(StoreFullError, match=r"needs about \d+ bytes beside the store, 40960 are free"):
+        rebuild_store(path, config=SIZES)
+    assert everything(path) == before
+
+
+def test_a_dry_run_tells_of_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+    make(path, 56)
+    lose(path)
+    told = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert (told.no_room, told.exit_code) == (None, 0)
+
+    class Full:
+        f_bavail, f_frsize = 10, 4096
+
+    monkeypatch.setattr(disk, "statvfs", lambda _: Full)
+    short = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert (short.units, short.exit_code) == (told.units, 1)
+    assert short.no_room is not None
+    assert re.search(rf"needs about {told.needed_bytes} bytes .* 40960 are free.*, then rebuild again", short.no_room)
+
+
+@pytest.mark.parametrize(
+    ("topics", "queue", "unknown"),
+    [({"t0", "t9"}, None, "topic 't9'"), ({"t0"}, 99, "queue 99 of topic 't0'"), ({"t9"}, 0, "topic 't9'")],
+    ids=["one-of-two", "queue", "both"],
+)
+def test_what_is_named_has_to_be_there(tmp_path: Path, topics: set[str], queue: int | None, unknown: str) -> None:
+    path = tmp_path / "s"
+    make(path, 57)
+    lose(path)
+    before = everything(path)
+    for dry_run in (True, False):
+        with pytest.raises(UnknownTopicError, match=f"^no {unknown} in this store$"):
+            rebuild_store(path, RebuildRequest(topics=frozenset(topics), queue_id=queue, dry_run=dry_run), SIZES)
+    assert everything(path) == before
+    assert rebuild_store(path, RebuildRequest(topics=frozenset({"t0"}), queue_id=0), SIZES).queues == 1
+
+
+def test_a_gap_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 57)
+    files = sorted((path / "commitlog").iterdir())
+    files[2].unlink()
+    lose(path)
+    with pytest.raises(StoreVersionError, match=f"{files[2].name}: is missing"):
+        rebuild_store(path, config=SIZES)
+    result = rebuild_store(path, RebuildRequest(force=True), SIZES)
+    assert [one["why"] for one in result.damaged] == ["the file is missing"]
+    with StoreReader(path, SIZES) as reader:
+        found = sum(
+            batch.num_rows
+            for topic in ("t0", "t1", "t2", "plain")
+            for queue in reader.queues(topic)
+            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), ["body"], on_missing="skip")
+        )
+    with_lost = rebuild_store(path, RebuildRequest(force=True, dry_run=True), SIZES)
+    assert 0 < found <= with_lost.records
+
+
+def test_what_dead_jobs_left_is_swept(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 58, 50)
+    for sweeper in (lambda: rebuild_store(path, config=SIZES), lambda: MessageStore.open(path, SIZES).close()):
+        left = path / "rocketflow" / "rebuild" / "123-4" / "consumequeue" / "t0" / "0"
+        left.mkdir(parents=True)
+        (left / "half").write_bytes(b"x" * 10)
+        sweeper()  # type: ignore[no-untyped-call]
+        assert not (path / "rocketflow" / "rebuild").exists()
+
+
+def test_what_does_not_agree_with_the_log_is_not_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+    make(path, 59, 100)
+    lose(path)
+    before = everything(path)
+    right = scan_task.leave_out_impossible
+
+    def wrong(rows: DispatchRows) -> None:
+        rows.queue_offsets[rows.queue_offsets == 3] = 4
+        right(rows)
+
+    monkeypatch.setattr(scan_task, "leave_out_impossible", wrong)
+    with pytest.raises(RebuildFailedError, match="queue offset is another one"):
+        rebuild_store(path, config=SIZES)
+    assert everything(path) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda before, first: np.arange(first, first + len(before)), "a chain that leads nowhere"),
+        (
+            lambda before, first: np.where(np.arange(first, first + len(before)) > 1, 1, 0),
+            "a chain that leaves its slot",
+        ),
+        (lambda before, first: before * 0, "counts other slots than it uses"),
+    ],
+)
+def test_an_index_with_wrong_chains_is_not_swapped_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Callable[..., np.ndarray], why: str
+) -> None:
+    path = tmp_path / "s"
+    make(path, 61, 100)
+    lose(path)
+    before = everything(path)
+    right = index_build._Build._chain
+
+    def chain(self: index_build._Build, key_hashes: np.ndarray, first: int) -> np.ndarray:
+        return wrong(right(self, key_hashes, first), first)
+
+    monkeypatch.setattr(index_build._Build, "_chain", chain)
+    with pytest.raises(RebuildFailedError, match=why):
+        rebuild_store(path, config=SIZES)
+    assert everything(path) == before
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    """The store is as it was; or the next open makes it what it was to be. Some queues were right, some were not."""
+    path = tmp_path / "s"
+    make(path, 60, 60)
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / "t0")
+    files = sorted((path / "consumequeue" / "t1" / "0").iterdir())
+    files[0].write_bytes(files[0].read_bytes()[:40] + bytes(360))
+    shutil.rmtree(path / "index")
+    before = everything(path)
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    with Recording() as seen:
+        rebuild_store(copy, config=SIZES)
+    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and "swap" in str(one.args[1]))
+    calls = len(seen.calls)
+    rng = random.Random(60)
+    late = range(journal + 1, calls)
+    steps = sorted({*rng.sample(range(journal), 8), journal, *rng.sample(late, min(32, len(late))), calls - 1})
+    for nth in steps:
+        shutil.rmtree(copy)
+        shutil.copytree(path, copy)
+        with pytest.raises(KilledError), Failing(CHANGES, nth + 1, KilledError(), on=True):
+            rebuild_store(copy, config=SIZES)
+        context = f"killed in front of call {nth} of {calls}: {seen.calls[nth].kind}"
+        begun = (copy / "rocketflow" / "rebuild" / "swap").exists()
+        if nth <= journal:
+            assert not begun, context
+            shutil.rmtree(copy / "rocketflow" / "rebuild", ignore_errors=True)
+            assert everything(copy) == before, context
+            continue
+        if nth % 2:
+            finish_swap(StorePaths.of(copy))
+        else:
+            with MessageStore.open(copy, SIZES) as store:
+                assert store.recovery.healed == (), context
+        assert_same(derived(copy), wanted, context)
+        assert not (copy / "rocketflow" / "rebuild").exists(), context
+
+
+def test_stopped_or_refused_at_every_step_of_the_swap(tmp_path: Path) -> None:
+    """A stop comes once, and what was begun is ended; an error leaves the journal, and the next open goes on."""
+    path, copy = tmp_path / "s", tmp_path / "copy"
+    make(path, 62, 60)
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / "t0")
+    shutil.rmtree(path / "index")
+    shutil.copytree(path, copy)
+    with Recording() as seen:
+        rebuild_store(copy, config=SIZES)
+    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and "swap" in str(one.args[1]))
+    late = range(journal + 1, len(seen.calls))
+    for nth in sorted(random.Random(62).sample(late, min(24, len(late)))):
+        shutil.rmtree(copy)
+        shutil.copytree(path, copy)
+        context = f"call {nth} of {len(seen.calls)}: {seen.calls[nth].kind}"
+        stop = nth % 2 == 0
+        with suppress(KilledError, StoreError), Failing(CHANGES, nth + 1, KilledError() if stop else errno.EIO):
+            rebuild_store(copy, config=SIZES)
+        if not stop:
+            with MessageStore.open(copy, SIZES) as store:
+                assert store.recovery.healed == (), context
+        assert_same(derived(copy), wanted, context)
+        assert not (copy / "rocketflow" / "rebuild").exists(), context
+
+
+def test_a_power_loss_at_any_step(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    make(path, 61, 60)
+    wanted = derived(path)
+    shutil.rmtree(path / "consumequeue" / "t0")
+    shutil.rmtree(path / "index")
+    states: list[State] = []
+    with SimulatedDisk(path) as simulated:
+        simulated.on_call = lambda call: states.append(simulated.freeze()) if call.kind in CHANGES else None
+        rebuild_store(path, config=SIZES)
+        states.append(simulated.freeze())
+    rng = random.Random(61)
+    late = range(len(states) * 3 // 4, len(states))
+    for trial, at in enumerate([*rng.sample(late, 16), len(states) - 1]):
+        image = tmp_path / f"image{trial}"
+        states[at].crash(image, trial, rng.choice((0.1, 0.5, 0.9)))
+        context = f"power lost in front of call {at} of {len(states)}"
+        if at == len(states) - 1:
+            assert_same(derived(image), wanted, context)
+        finish_swap(StorePaths.of(image))
+        rebuild_store(image, config=SIZES)
+        assert_same(derived(image), wanted, context)
+        shutil.rmtree(image)
+
+
+def test_tasks_are_given_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MessageStore.open(tmp_path / "s", StoreConfig()).close()
+    monkeypatch.chdir(tmp_path)
+    with find_places("s", RebuildRequest(target="t"), None) as places:
+        assert (places.store.root, places.out.root) == (tmp_path / "s", tmp_path / "t")

@@ -1,0 +1,234 @@
+"""Batch queues and light queues that are lost or damaged are noticed at the open and made again from the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.clock import ManualClock
+from tests.support.damage import flip
+from tests.support.side_queues import CONFIG, SIZES, SideStore, make, served
+
+BATCH = "batchconsumequeue/batches/0"
+LIGHT = "consumequeue/%LMQ%b/0"
+
+
+def files_of(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+def lose(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def lose_topic(directory: Path) -> None:
+    shutil.rmtree(directory.parent)
+
+
+def lose_first(directory: Path) -> None:
+    files_of(directory)[0].unlink()
+
+
+def lose_last(directory: Path) -> None:
+    files_of(directory)[-1].unlink()
+
+
+def cut_last(directory: Path) -> None:
+    last = files_of(directory)[-1]
+    last.write_bytes(last.read_bytes()[:50])
+
+
+def cut_at_unit(directory: Path) -> None:
+    last = files_of(directory)[-1]
+    last.write_bytes(last.read_bytes()[: 2 * BATCH_UNIT_SIZE])
+
+
+def lengthen(directory: Path) -> None:
+    last = files_of(directory)[-1]
+    last.write_bytes(last.read_bytes() + b"x" * BATCH_UNIT_SIZE)
+
+
+def flip_first(directory: Path) -> None:
+    flip(files_of(directory)[0], 7)
+
+
+def flip_last(directory: Path) -> None:
+    flip(files_of(directory)[-1], 10)
+
+
+def zero_middle(directory: Path) -> None:
+    files = files_of(directory)
+    middle = files[len(files) // 2]
+    middle.write_bytes(bytes(middle.stat().st_size))
+
+
+def put_a_file(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.write_bytes(b"no directory")
+
+
+HARM = [
+    lose,
+    lose_topic,
+    lose_first,
+    lose_last,
+    cut_last,
+    cut_at_unit,
+    lengthen,
+    flip_first,
+    flip_last,
+    zero_middle,
+    put_a_file,
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SideStore]:
+    path = tmp_path_factory.mktemp("side") / "s"
+    return path, make(path)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for room in ("consumequeue", "batchconsumequeue")
+        for one in sorted((path / room).rglob("*"))
+        if one.is_file()
+    }
+
+
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("queue", [BATCH, LIGHT])
+@pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
+def test_a_damaged_side_queue_is_made_again(
+    whole: tuple[Path, SideStore],
+    tmp_path: Path,
+    queue: str,
+    harm: Callable[[Path], None],
+    abort: bool,
+) -> None:
+    path, made = tmp_path / "s", SideStore(dict(whole[1].bodies), dict(whole[1].ends))
+    shutil.copytree(whole[0], path)
+    before = contents(path)
+    harm(path / queue)
+    if abort:
+        (path / "abort").touch()
+    with MessageStore.open(path, SIZES if abort else CONFIG) as store:  # also without enableMultiDispatch
+        if not (abort and harm is lengthen):  # what is behind the newest file's size was never part of it
+            assert "/".join(queue.split("/")[1:]) in store.recovery.healed
+        assert served(store) == made.bodies
+    assert contents(path) == before, "byte for byte"
+    assert any((path / "quarantine").rglob("report.jsonl"))
+    with MessageStore.open(path, CONFIG) as store:
+        assert store.recovery.healed == ()
+        made.put(store, 120, 140)
+        assert served(store) == made.bodies
+    with StoreReader(path) as reader:
+        assert served(reader) == made.bodies
+
+
+def test_a_topic_without_its_attribute_stays_a_batch_topic(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    path, made = tmp_path / "s", whole[1]
+    shutil.copytree(whole[0], path)
+    lose(path / BATCH)
+    for one in (path / "config").iterdir():
+        one.unlink()
+    with MessageStore.open(path, CONFIG) as store:
+        assert served(store) == made.bodies
+    assert not (path / "consumequeue" / "batches").exists()
+
+
+@pytest.mark.parametrize("queue", [BATCH, LIGHT])
+@pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
+@pytest.mark.parametrize("harm", [lose, lose_first, lose_last, zero_middle])
+def test_without_a_record_the_log_is_asked(
+    whole: tuple[Path, SideStore], tmp_path: Path, queue: str, harm: Callable[[Path], None], abort: bool
+) -> None:
+    """A store of another writer: what is gone is told by the records at the begin of each log file."""
+    path, made = tmp_path / "s", whole[1]
+    shutil.copytree(whole[0], path)
+    shutil.rmtree(path / "rocketflow")
+    harm(path / queue)
+    topics = path / "config" / "topics.json"
+    assert topics.exists()
+    if abort:
+        (path / "abort").touch()
+    with MessageStore.open(path, CONFIG) as store:
+        if not (abort and harm in (lose, zero_middle)):  # there the whole log is dispatched anyway
+            assert store.recovery.healed
+        assert served(store) == made.bodies
+
+
+@pytest.mark.parametrize("queue", [BATCH, LIGHT])
+def test_the_end_of_the_log_is_gone(whole: tuple[Path, SideStore], tmp_path: Path, queue: str) -> None:
+    """No queue offset is given twice, though messages of both kinds are gone."""
+    path, made = tmp_path / "s", SideStore(dict(whole[1].bodies), dict(whole[1].ends))
+    shutil.copytree(whole[0], path)
+    files_of(path / "commitlog")[-1].unlink()
+    if queue == LIGHT:
+        lose(path / LIGHT)
+        lose(path / BATCH)
+    with MessageStore.open(path, CONFIG) as store:
+        there = served(store)
+        assert {place: made.bodies[place] for place in there} == there
+        assert len(there) < len(made.bodies)
+        for (topic, queue_id), end in made.ends.items():
+            assert store.max_offset(topic, queue_id) == end
+        made.bodies = there
+        made.put(store, 120, 150)
+        assert served(store) == made.bodies
+    with MessageStore.open(path, CONFIG) as store:
+        assert served(store) == made.bodies
+
+
+def test_a_store_of_batches_alone_knows_its_newest_time(tmp_path: Path) -> None:
+    """B4: a clock that was put back does not make later messages older."""
+    clock = ManualClock(1_000_000)
+    path, config = tmp_path / "s", replace(SIZES, clock=clock)
+    with MessageStore.open(path, config) as store:
+        store.create_topic("batches", 1, queue_type="BatchCQ")
+        SideStore({}, {}).put(store, 1, 2)
+    clock.set(5)
+    with MessageStore.open(path, config) as store:
+        assert store.recovery.scanned_from == store.max_phy_offset, "nothing is left to look at"
+        made = SideStore({}, {})
+        made.put(store, 1, 2)
+        newest = store.get_message("batches", 0, store.max_offset("batches", 0) - 1).messages[-1]
+        assert newest.store_timestamp >= 1_000_000
+
+
+def test_positions_behind_the_end_of_a_batch_queue(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """C2, for queues of this kind: a position behind the end is moved back, others stay."""
+    path, ends = tmp_path / "s", whole[1].ends
+    shutil.copytree(whole[0], path)
+    with MessageStore.open(path, CONFIG) as store:
+        offsets = store.config_files.consumer_offsets
+        offsets.commit("g", "batches", {0: 3, 1: ends["batches", 1] + 7})
+    with MessageStore.open(path, CONFIG) as store:
+        table = store.config_files.consumer_offsets.offsets("g", "batches")
+        assert table == {0: 3, 1: ends["batches", 1]}
+
+
+def test_healing_asks_no_crc_of_another_writers_records(tmp_path: Path) -> None:
+    """Somebody else, who gives records no CRC of themselves, wrote behind our stop; then a queue was lost."""
+    path = tmp_path / "s"
+    made = make(path, count=40)
+    stop = path / "rocketflow" / "stop"
+    ours = stop.read_bytes()
+    with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=False)) as store:
+        made.put(store, 40, 60)
+    stop.write_bytes(ours)
+    lose(path / BATCH)
+    for _ in range(2):
+        with MessageStore.open(path, CONFIG) as store:
+            assert served(store) == made.bodies
+    assert verify_store(path).findings == []
+    with StoreReader(path) as reader:
+        assert served(reader) == made.bodies
