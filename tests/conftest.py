@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.golden import GOLDEN, extract
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.support.counts"]
 
-GOLDEN = Path(__file__).parent / "golden"
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",
     "tests/rocketflow/quality/": "spark",
@@ -64,13 +64,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, set | frozenset) and str(value) in item.name:
             raise pytest.UsageError(f"{item.nodeid} is named after a set; name its cases or use a list")
-
-
-def extract(archive: Path, target: Path, wanted: Callable[[Path], bool] = lambda _: True) -> None:
-    """Unpack the members whose paths are wanted."""
-    with tarfile.open(archive) as packed:
-        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
-        packed.extractall(target, [one for one in packed if wanted(Path(one.name))])
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from rocketflow_store.metadata.layout.file_sizes import config_for_store
 from tests.apache.judge import ApacheStore
-from tests.conftest import GOLDEN
+from tests.support.golden import GOLDEN
 
 pytestmark = pytest.mark.apache
 

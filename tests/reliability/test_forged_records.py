@@ -5,77 +5,25 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
-from rocketflow_store.format.record import encode_blank
+from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.support.damage import bodies_of, flip
-from tests.support.forging import HEAD, forged
+from tests.support.forged_store import CONFIG, FILE_SIZE, made
+from tests.support.forging import HEAD
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, seeds
 
-FILE_SIZE = 1 << 16
-CONFIG = StoreConfig(mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=2000)
 LENGTHS = {"size": (0, 4), "magic": (4, 4), "body CRC": (8, 4), "place": (28, 8), "body length": (84, 4)}
 """Fields of the outer record that decide how far it reaches, or whether it is sound: (offset, bytes)."""
 AFTERWARDS = ("repair", "rebuild", "open")
 WHERE = ("middle", "file end", "last")
-
-
-def evil_body(begin: int, crc: bool, size: int) -> bytes:
-    """A body of `size` bytes that begins at physical offset `begin`: a chain of records, nested three deep."""
-    body = b""
-    while len(body) < size - 1200:
-        at = begin + len(body)
-        inner = forged(at + 2 * (HEAD + 6), 2, crc=crc)
-        middle = forged(at + HEAD + 6, 1, crc=crc, inside=inner)
-        body += forged(at, len(body) // 400, crc=crc, inside=middle)
-    end = begin + len(body)
-    return (body + encode_blank(FILE_SIZE - end % FILE_SIZE)).ljust(size, b"\0")
-
-
-def aligned_body(begin: int, whole: int, size: int) -> bytes:
-    """Records at the places in a body of `size` bytes where the outer one of `whole` would end if a bit flipped."""
-    body = bytearray(size)
-    for bit in range(whole.bit_length()):
-        at = (whole ^ 1 << bit) - HEAD
-        record = forged(begin + at, bit, crc=False)
-        if 0 <= at <= size - len(record) and not any(body[at : at + len(record)]):
-            body[at : at + len(record)] = record
-    return bytes(body)
-
-
-def made(path: Path, where: str, *, crc: bool, aligned: int = 0) -> tuple[int, int]:
-    """A store with such a message among others: its physical offset and the length of its body.
-
-    `aligned` is the size of its record, where the forged ones stand at places that its size names with a bit flipped.
-    """
-    size = 9000
-    with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=crc)) as store:
-
-        def put(count: int) -> None:
-            for number in range(count):
-                assert store.put_message(Message("t", b"honest %d" % number * 3, keys=f"k{number}", queue_id=0)).stored
-
-        put(30)
-        if where == "file end":
-            while store.max_phy_offset + size + 700 < FILE_SIZE:
-                put(1)
-        begin = store.max_phy_offset
-        body = aligned_body(begin + HEAD, aligned, size) if aligned else evil_body(begin + HEAD, crc, size)
-        assert store.put_message(Message("t", body, keys="evil", queue_id=1)).stored
-        assert not aligned or store.max_phy_offset - begin == aligned
-        assert store.look_message_by_offset(begin) is not None
-        if where != "last":
-            put(30)
-    return begin, size
 
 
 def next_record(path: Path, phy_offset: int) -> int:

@@ -15,8 +15,8 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
+from tests.support.golden import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 CLOSED = ("basic-49", "basic-53", "basic-55", "features-55", "expired-53", "features-53", "propcrc-53")
 
 

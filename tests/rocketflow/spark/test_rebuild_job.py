@@ -26,14 +26,15 @@ from rocketflow_store.rebuild.log_source import LocalLog
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.rebuild.scan_task import QueueChoice, ScanSettings, ScanTask, run_scan
-from tests.reliability import test_forged_records, test_queue_gaps
-from tests.store.rebuild.test_rebuild import derived, make
+from tests.support import forged_store, queue_gaps
 from tests.support.damage import flip
+from tests.support.every_kind import derived, make
+from tests.support.golden import GOLDEN
 from tests.support.maven import JarsNotFetchedError
 from tests.support.s3_server import s3_server
 
 pytestmark = pytest.mark.spark
-CONF = Path(__file__).parents[2] / "golden" / "basic-53" / "broker.properties"
+CONF = GOLDEN / "basic-53" / "broker.properties"
 
 
 def files_of(path: Path) -> list[bytes]:
@@ -125,11 +126,11 @@ def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Pa
 def test_damaged_claims_and_forged_records_are_judged_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
     """A message that lost its place, and a damaged record around forged ones: the same files, findings, exit code."""
     gap, forged = tmp_path / "gap", tmp_path / "forged"
-    written = test_queue_gaps.made(gap, 40)
-    test_queue_gaps.hit(written, gap, ("orders", 0, 17), "queueOffset", 2)
-    begin, _ = test_forged_records.made(forged, "middle", crc=False)
+    written = queue_gaps.made(gap, 40)
+    queue_gaps.hit(written, gap, ("orders", 0, 17), "queueOffset", 2)
+    begin, _ = forged_store.made(forged, "middle", crc=False)
     flip(forged / "commitlog" / f"{0:020d}", begin + 2)
-    for path, config in ((gap, test_queue_gaps.CONFIG), (forged, test_forged_records.CONFIG)):
+    for path, config in ((gap, queue_gaps.CONFIG), (forged, forged_store.CONFIG)):
         for room in ("consumequeue", "index"):
             shutil.rmtree(path / room)
         here = tmp_path / f"{path.name}-here"

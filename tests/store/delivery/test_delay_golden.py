@@ -20,7 +20,7 @@ from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFil
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.encoding.relocate import relocate
-from tests.conftest import GOLDEN
+from tests.support.golden import GOLDEN
 from tests.support.replay import records_of
 
 Row = dict[str, Any]

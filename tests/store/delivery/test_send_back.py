@@ -31,7 +31,7 @@ from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundErr
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.property_names import PROPERTY_CRC32
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
-from tests.conftest import GOLDEN
+from tests.support.golden import GOLDEN
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 20,

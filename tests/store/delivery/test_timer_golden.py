@@ -20,7 +20,7 @@ from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.dump_file import dump_file, kind_of
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.topic_names import TIMER_TOPIC
-from tests.conftest import GOLDEN
+from tests.support.golden import GOLDEN
 
 HOUR = 3_600_000
 

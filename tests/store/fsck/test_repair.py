@@ -17,8 +17,8 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreLockedError, StoreVersionError
-from tests.store.reading.test_golden_stores import config_of
 from tests.support.damage import CONFIG, Planted, copied, digests, flip, make
+from tests.support.golden import config_of
 
 SEED = 20261121
 

@@ -16,8 +16,8 @@ from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.findings import RangeSet
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.status import GetMessageStatus
-from tests.store.reading.test_golden_stores import CLOSED, config_of
 from tests.support.damage import CONFIG, Planted, copied, digests, flip, make
+from tests.support.golden import CLOSED, config_of
 
 SEED = 20261121
 

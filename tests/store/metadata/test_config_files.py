@@ -29,7 +29,7 @@ from rocketflow_store.metadata.config_files import (
 )
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
-from tests.conftest import GOLDEN, extract
+from tests.support.golden import GOLDEN, extract
 
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/queries.json"))
 CLOCK = ManualClock(1_700_000_000_000)

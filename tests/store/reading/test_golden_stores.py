@@ -10,33 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 from rocketflow_store.views.queues.offset_by_time import TimeBoundary, offset_by_time
+from tests.support.golden import CLOSED, CRASHED, GOLDEN, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CLOSED = ("basic-49", "basic-53", "basic-55", "expired-53", "features-53", "features-55", "propcrc-53")
-CRASHED = ("crash-53-kill9", "crash-53-torn", "crash-55-kill9", "lost-derived-53")
 LOST_BY_APACHE = {"crash-53-torn": 42}
 """Index queries that RocketMQ's own recovery no longer answers, and ours does (it refills the whole index)."""
-
-
-def profile_of(name: str) -> str:
-    return "5.5" if "-55" in name else "5.3"
-
-
-def config_of(name: str) -> StoreConfig:
-    values: dict[str, Any] = {"enabledAppendPropCRC": False, "rocketflow.profile": profile_of(name)}
-    for line in (GOLDEN / name / "broker.properties").read_text().splitlines():
-        key, _, value = line.partition("=")
-        value = value.strip()
-        values[key.strip()] = int(value) if value.isdigit() else {"true": True, "false": False}.get(value, value)
-    return StoreConfig.from_mapping(values)
 
 
 def messages_of(name: str) -> dict[tuple[str, int, int], dict[str, Any]]:

@@ -16,14 +16,11 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files import disk
-from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
-from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.stop_record import StopRecord
-from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import (
     RebuildFailedError,
     StoreError,
@@ -32,7 +29,6 @@ from rocketflow_store.model.errors import (
     StoreVersionError,
     UnknownTopicError,
 )
-from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.rebuild import log_ranges, scan_task
 from rocketflow_store.rebuild.engine import LocalEngine
@@ -42,21 +38,11 @@ from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.views.index import index_build
-from tests.store.reading.test_golden_stores import CLOSED, config_of
 from tests.support.damage import flip
 from tests.support.disk_layer import CHANGES, Failing, Recording
+from tests.support.every_kind import SIZES, assert_same, derived, everything, lose, make
+from tests.support.golden import CLOSED, config_of
 from tests.support.simulated_disk import SimulatedDisk, State
-
-SIZES = StoreConfig(
-    mapped_file_size_commit_log=1 << 15,
-    mapped_file_size_consume_queue=400,
-    mapper_file_size_batch_consume_queue=10 * BATCH_UNIT_SIZE,
-    max_hash_slot_num=50,
-    max_index_num=300,
-    enable_lmq=True,
-    enable_multi_dispatch=True,
-)
-DERIVED = ("consumequeue", "batchconsumequeue", "index")
 
 
 @pytest.fixture(autouse=True)
@@ -65,61 +51,6 @@ def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
     size = 200_000 if "golden_store" in request.fixturenames else 5000
     monkeypatch.setattr(log_ranges, "_LEAST_RANGE", size)
     monkeypatch.setattr(log_ranges, "_MOST_RANGE", size)
-
-
-def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -> None:
-    """Topics of every kind, delays, transactions, batches, light queues, messages with and without keys."""
-    rng, clock = random.Random(seed), ManualClock(1_700_000_000_000)
-    with MessageStore.open(path, replace(config, clock=clock)) as store:
-        store.create_topic("batches", 2, queue_type="BatchCQ")
-        for number in range(count):
-            clock.set(clock.now_ms() + rng.randrange(4000))
-            body = rng.randbytes(rng.randrange(0, 600))
-            kind = rng.randrange(10)
-            if kind == 0:
-                entries = [BatchEntry(n, b"%d" % number, b"") for n in range(rng.randrange(1, 6))]
-                batch = MessageBatch("batches", encode_batch_body(entries), queue_id=rng.randrange(2))
-                result = store.put_message(batch)
-            elif kind == 1:
-                names = rng.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], rng.randrange(1, 3))
-                light = {"INNER_MULTI_DISPATCH": ",".join(names)}
-                result = store.put_message(Message("plain", body, properties=light, queue_id=rng.randrange(3)))
-            else:
-                message = Message(
-                    f"t{rng.randrange(3)}",
-                    body,
-                    tags=rng.choice([None, "a", "b"]),
-                    keys=[f"k{rng.randrange(50)}" for _ in range(rng.randrange(3))],
-                    queue_id=rng.randrange(2),
-                    delay_time_level=rng.choice([0, 0, 0, 0, 1, 5]),
-                )
-                result = store.put_message(message)
-            assert result.stored, (number, result)
-
-
-def derived(path: Path) -> dict[str, bytes]:
-    """Queues by name, index files by their order."""
-    found = {}
-    for room in DERIVED[:2]:
-        for one in sorted((path / room).rglob("*")):
-            if one.is_file():
-                found[str(one.relative_to(path))] = one.read_bytes()
-    index = sorted((path / "index").iterdir()) if (path / "index").is_dir() else []
-    return found | {f"index {number}": one.read_bytes() for number, one in enumerate(index)}
-
-
-def everything(path: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
-
-
-def lose(path: Path, *rooms: str) -> None:
-    for room in rooms or DERIVED:
-        shutil.rmtree(path / room, ignore_errors=True)
-
-
-def assert_same(found: dict[str, bytes], wanted: dict[str, bytes], context: object = "") -> None:
-    assert sorted(found) == sorted(wanted), context
-    assert [name for name in found if found[name] != wanted[name]] == [], context
 
 
 @pytest.mark.parametrize("seed", range(6))

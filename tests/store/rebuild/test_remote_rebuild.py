@@ -17,8 +17,8 @@ from rocketflow_store.model.errors import NotAStoreError, RemoteStoreError, Stor
 from rocketflow_store.rebuild import log_ranges, upload
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
-from tests.store.rebuild.test_rebuild import SIZES, assert_same, derived, everything, lose, make
 from tests.support.damage import flip
+from tests.support.every_kind import SIZES, assert_same, derived, everything, lose, make
 from tests.support.maven import JarsNotFetchedError
 from tests.support.s3_server import BUCKET, SECRET, S3Server, s3_server
 from tests.support.trials import COMMAND_LINE, environment

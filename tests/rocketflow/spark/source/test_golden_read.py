@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.golden import GOLDEN
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-GOLDEN = Path(__file__).parents[3] / "golden"
+
 STORES = [
     ("basic-53", "store"),
     ("basic-49", "store"),
