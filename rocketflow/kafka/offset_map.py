@@ -14,7 +14,7 @@ from rocketflow.kafka.into_store.store_commit import next_offset
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow.kafka.shared.topic_record import offsets_alone
-from rocketflow_store import UnknownTopicError
+from rocketflow_store import SkipFaults, UnknownTopicError
 from rocketflow_store.spi.commits import commit_at, commit_places, last_commit
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _in_commit(
     for queue_id in reader.queues(store_topic):
         low = _first_at(reader, store_topic, queue_id, envelope.begin_offset)
         high = _first_at(reader, store_topic, queue_id, envelope.end_offset)
-        for batch in reader.read(store_topic, queue_id, low, high, ["queueOffset", "properties"], on_missing="skip"):
+        for batch in reader.read(store_topic, queue_id, low, high, ["queueOffset", "properties"], faults=SkipFaults()):
             for row, pairs in enumerate(batch.column(1).to_pylist()):
                 origin = _origin(dict(pairs))
                 if origin is None or origin[:2] != (kafka_topic, partition):

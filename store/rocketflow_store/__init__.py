@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from rocketflow_store.model.status import FlushDiskType as FlushDiskType
     from rocketflow_store.model.status import GetMessageStatus as GetMessageStatus
     from rocketflow_store.model.status import PutMessageStatus as PutMessageStatus
+    from rocketflow_store.reading.faults import RaiseFaults as RaiseFaults
+    from rocketflow_store.reading.faults import ReadFaults as ReadFaults
+    from rocketflow_store.reading.faults import SkipFaults as SkipFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult as GetMessageResult
     from rocketflow_store.reading.store_reader import StoreReader as StoreReader
     from rocketflow_store.settings.store_config import StoreConfig as StoreConfig
@@ -104,6 +107,9 @@ _HOMES = {
     "MessageStore": "engine.message_store",
     "PutMessageResult": "model.results",
     "PutMessageStatus": "model.status",
+    "RaiseFaults": "reading.faults",
+    "ReadFaults": "reading.faults",
+    "SkipFaults": "reading.faults",
     "StoreConfig": "settings.store_config",
     "StoreReader": "reading.store_reader",
     "StoreSnapshot": "model.results",
@@ -134,9 +140,12 @@ __all__ = [
     "PutMessageResult",
     "PutMessageStatus",
     "PutStatusError",
+    "RaiseFaults",
+    "ReadFaults",
     "RebuildFailedError",
     "RemoteStoreError",
     "ResultReleasedError",
+    "SkipFaults",
     "StoreAccessError",
     "StoreClosedError",
     "StoreConfig",

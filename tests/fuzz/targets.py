@@ -24,7 +24,7 @@ import numpy as np
 import numpy.ma
 import pyarrow as pa
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.commits.remembered_commits import remembered_commit
 from rocketflow_store.commits.staged_part import load, stage
 from rocketflow_store.delivery.delay.redelivery import redelivery
@@ -775,7 +775,7 @@ def read_damaged(data: bytes) -> None:
     verify_store(path)
     with StoreReader(path, CONFIG) as reader:
         for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
-            for _ in reader.read(topic, queue_id, low, high, on_missing="skip"):
+            for _ in reader.read(topic, queue_id, low, high, faults=SkipFaults()):
                 pass
             reader.get_message(topic, queue_id, low)
             reader.get_offset_in_queue_by_time(topic, queue_id, 1_700_000_000_000)

@@ -797,6 +797,12 @@ BUGS: Final = (
         [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
+        "retention-ends-a-skipping-read",
+        "a read of several blocks takes the bounds of its first block for those of all",
+        [Change("            if reached < stop:\n                low, high = self._bounds()\n", "")],
+        [f"{STORE}/reading/test_read_faults.py"],
+    ),
+    Bug(
         "skipped-not-named",
         "get_message leaves a message out without naming it",
         [Change("            skipped.append(SkippedMessages(at, messages, phy_offset, why))\n", "")],

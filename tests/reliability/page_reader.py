@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import MessageStore, SkipFaults, StoreReader
 from rocketflow_store.files import disk
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import StoreError
@@ -61,7 +61,7 @@ def everything(store: Store, places: dict[Place, int]) -> dict[str, Any]:
     for (topic, queue), end in ENDS.items():
         for columns in (["queueOffset", "body"], ["queueOffset"]):
             rows: list[Place] = []
-            for batch in store.read(topic, queue, 0, end, columns, on_missing="skip", max_batch_bytes=9000):
+            for batch in store.read(topic, queue, 0, end, columns, faults=SkipFaults(), max_batch_bytes=9000):
                 rows += [(topic, queue, row) for row in batch.column(0).to_pylist()]
             found["skip"] = rows if columns[1:] and not found["skip"] else found["skip"]
             found.setdefault(f"skip {topic} {queue}", []).append(rows)

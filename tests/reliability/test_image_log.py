@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError, StoreVersionError
 from tests.reliability.images import (
@@ -78,7 +78,7 @@ def paths_to(store: StoreReader | MessageStore, planted: Planted, place: Place, 
     (phy_offset, _), found = planted.places[place], []
     others = set(range(ENDS[topic, queue])) - {offset}
     for columns in (["body"], ["tags", "storeTimestamp"], ["flag"], ["msgId", "properties"]):
-        batches = store.read(topic, queue, 0, ENDS[topic, queue], ["queueOffset", *columns], on_missing="skip")
+        batches = store.read(topic, queue, 0, ENDS[topic, queue], ["queueOffset", *columns], faults=SkipFaults())
         rows = [row for batch in batches for row in batch.column(0).to_pylist()]
         assert set(rows) - {offset} == others, f"{context}: {columns}"
         found += [f"read {columns}"] if offset in rows else []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore, StoreReader
+from rocketflow_store import MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
@@ -27,7 +27,7 @@ def served(path: Path, keys: tuple[tuple[str, int], ...] = QUEUES) -> tuple[dict
     with StoreReader(path, CONFIG) as reader:
         bounds = {key: reader.bounds(*key) for key in keys}
         for (topic, queue_id), (low, high) in bounds.items():
-            for batch in reader.read(topic, queue_id, low, high, ["queueOffset", "body"], on_missing="skip"):
+            for batch in reader.read(topic, queue_id, low, high, ["queueOffset", "body"], faults=SkipFaults()):
                 for row in batch.to_pylist():
                     found[topic, queue_id, row["queueOffset"]] = row["body"]
     return found, bounds

@@ -24,7 +24,7 @@ from rocketflow.cli import app
 from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.source.columns import Projection, source_schema
 from rocketflow.spark.source.source_options import SourceOptions
-from rocketflow_store import FlushDiskType, Message, MessageStore, StoreReader
+from rocketflow_store import FlushDiskType, Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreError
@@ -104,7 +104,7 @@ def all_queues(reader: StoreReader) -> Iterator[tuple[str, int, int, int]]:
 def _read(root: Path, gathered: Gathering, *, skip: bool, tags: str | None = None) -> None:
     with StoreReader(root) as reader:
         for topic, queue_id, low, high in all_queues(reader):
-            more = {"on_missing": "skip", "on_skip": gathered.report} if skip else {}
+            more = {"faults": SkipFaults(gathered.report)} if skip else {}
             for batch in reader.read(topic, queue_id, low, high, ["queueOffset", "body"], tags, **more):
                 for row in batch.to_pylist():
                     assert row["body"].startswith(f"{topic} {queue_id} {row['queueOffset']} ".encode())
@@ -127,7 +127,7 @@ def _get_message(root: Path, gathered: Gathering, tags: str | None = None) -> No
 def _query_keys(root: Path, gathered: Gathering) -> None:
     with StoreReader(root) as reader:
         for place in PLACES:
-            for one in reader.query_message(place[0], key_of(place), on_skip=gathered.report):
+            for one in reader.query_message(place[0], key_of(place), faults=SkipFaults(gathered.report)):
                 gathered.found.add((one.topic, one.queue_id, one.queue_offset))
         if not reader.index_complete:
             gathered.report()

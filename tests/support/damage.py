@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.model.errors import StoreError
 
 CONFIG = StoreConfig(
@@ -60,7 +60,7 @@ def bodies_of(reader: StoreReader) -> dict[Place, bytes]:
     for topic in reader.topics():
         for queue in reader.queues(topic):
             low, high = reader.bounds(topic, queue)
-            for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], on_missing="skip"):
+            for batch in reader.read(topic, queue, low, high, ["queueOffset", "body"], faults=SkipFaults()):
                 for row in batch.to_pylist():
                     found[topic, queue, row["queueOffset"]] = row["body"]
     return found

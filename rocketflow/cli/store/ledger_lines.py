@@ -26,7 +26,7 @@ def ledger_lines(
     from rocketflow_store.spi.requeue import KINDS, ledger
 
     kinds, runs = set(KINDS), set()
-    for entry in ledger(reader, left_out.skipped):
+    for entry in ledger(reader, left_out.faults()):
         kinds.add(entry.kind)
         runs.add(entry.commit.run_id)
         if run_id is not None and entry.commit.run_id != run_id:

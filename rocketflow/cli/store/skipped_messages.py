@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketflow_store import GetMessageResult
+    from rocketflow_store import GetMessageResult, SkipFaults
     from rocketflow_store.spi.reads import SkippedMessages
 
 
@@ -34,8 +34,13 @@ class LeftOut:
                 place = f"cannot be read (physical offset {one.phy_offset}): " if one.phy_offset >= 0 else ""
                 self._report(queue_id, first, last, f"{place}{one.why}")
 
-    def skipped(self, one: SkippedMessages) -> None:
-        """Report a message that a query found and could not give out."""
+    def faults(self) -> SkipFaults:
+        """Return the policy of a read whose skipped messages are reported here."""
+        from rocketflow_store import SkipFaults
+
+        return SkipFaults(self._skipped)
+
+    def _skipped(self, one: SkippedMessages) -> None:
         self.count += one.count
         place = f"physical offset {one.phy_offset}: " if one.phy_offset >= 0 else ""
         print(f"error: {place}{one.why}", file=sys.stderr)

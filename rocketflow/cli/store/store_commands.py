@@ -208,7 +208,7 @@ def find(
         found: list[MessageExt] = []
         left_out = LeftOut()
         if key is not None and topic is not None:
-            found = reader.query_message(topic, key, most, *times, left_out.skipped)
+            found = reader.query_message(topic, key, most, *times, left_out.faults())
         elif tags is not None and topic is not None:
             by_tags = reader.query_by_tags(topic, tags, most, *times)
             found = by_tags.messages
@@ -216,7 +216,7 @@ def find(
                 _warn_of_tags(reader, as_json)
         elif uniq_key is not None:
             for one in [topic] if topic is not None else reader.topics():
-                some = reader.query_message(one, uniq_key, most, *times, left_out.skipped)
+                some = reader.query_message(one, uniq_key, most, *times, left_out.faults())
                 found += [message for message in some if message.uniq_key == uniq_key]
         else:
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")

@@ -41,7 +41,7 @@ from rocketflow.kafka.shared.record_sizes import Header
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
 from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store import RaiseFaults, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.places import store_id
 from rocketflow_store.spi.tables import topics_of
 
@@ -356,11 +356,11 @@ class StoreToKafka:
     def _send_range(self, one: _Range, room: int) -> _Sent:
         """Hand messages of a range to the producer, until there is no more room in this transaction."""
         sent = _Sent(following=one.start)
-        skip = "skip" if self._options.on_data_loss == CONTINUE else "error"
+        faults = SkipFaults() if self._options.on_data_loss == CONTINUE else RaiseFaults()
         share = max(room // 4, min(room, _READ_BYTES))
         target = self._names[one.topic]
         reads = self._reader.read(
-            one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, on_missing=skip
+            one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, faults=faults
         )
         for batch in reads:
             self._send_batch(one, target, batch, sent)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rocketflow.errors import UsageError
-from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store import SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.json_text import parse_json
 from rocketflow_store.spi.records import encode_message
 
@@ -62,7 +62,7 @@ def _results(store: str) -> Iterator[BatchResult]:
         if RESULT_TOPIC not in reader.topics():
             return
         bounds = reader.bounds(RESULT_TOPIC, 0)
-        for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"], on_missing="skip"):
+        for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"], faults=SkipFaults()):
             times = batch["storeTimestamp"].cast(pa.int64()).to_pylist()
             for body, stored_us in zip(batch["body"].to_pylist(), times, strict=True):
                 fields = _fields_of(body, store)

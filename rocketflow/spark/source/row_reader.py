@@ -15,7 +15,7 @@ from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.source.data_loss import DataLossError, Loss
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.task_planning import QueueRange
-from rocketflow_store import OffsetOutOfRangeError
+from rocketflow_store import OffsetOutOfRangeError, RaiseFaults, SkipFaults
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.sql_rows import SqlRows
@@ -71,7 +71,7 @@ class RowReader:
 
     def _queue(self, one: QueueRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         reader = self.stores.reader(one.key.store)
-        on_missing = "error" if self.fail_on_data_loss else "skip"
+        faults = RaiseFaults() if self.fail_on_data_loss else SkipFaults()
         try:
             yield from reader.read(
                 one.key.topic,
@@ -81,7 +81,7 @@ class RowReader:
                 columns,
                 tags=self.tags,
                 max_batch_bytes=BATCH_BYTES,
-                on_missing=on_missing,
+                faults=faults,
             )
         except OffsetOutOfRangeError as error:
             why = f"messages {one.start} to {one.end - 1} were planned and are not all there any more"

@@ -15,7 +15,7 @@ import numpy as np
 
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition
-from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store import SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class SourceStores:
         if next_offset <= low:
             return QueuePosition(next_offset)
         reader = self.reader(key.store)
-        unit = reader.read_units(key.topic, key.queue_id, next_offset - 1, next_offset, on_missing="skip")
+        unit = reader.read_units(key.topic, key.queue_id, next_offset - 1, next_offset, faults=SkipFaults())
         phy_offset, size = int(unit["phy_offset"][0]), int(unit["msg_size"][0])
         checksum = reader.record_checksum(phy_offset, size)
         if checksum is None:
@@ -127,7 +127,7 @@ class SourceStores:
 
     def record_sizes(self, key: QueueKey, start: int, end: int) -> npt.NDArray[np.int64]:
         """Bytes of each record of [start, end); 0 where a queue file is gone."""
-        units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end, on_missing="skip")
+        units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end, faults=SkipFaults())
         return units["msg_size"].astype(np.int64)
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:

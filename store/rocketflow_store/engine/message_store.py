@@ -44,6 +44,7 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
+from rocketflow_store.reading.faults import STRICT
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.recovery.take_stop_record import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
@@ -70,9 +71,9 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.tag_entries import TagEntries
     from rocketflow_store.model.message import Message, MessageBatch, MessageExt
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
+    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
-    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
@@ -618,12 +619,11 @@ class MessageStore:
         columns: Sequence[str] | None = None,
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
-        on_missing: str = "error",
-        on_skip: Callable[[SkippedMessages], None] | None = None,
+        faults: ReadFaults = STRICT,
     ) -> Iterator[pa.RecordBatch]:
         """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
         self._check_open()
-        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing, on_skip)
+        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, faults)
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
         """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
@@ -632,20 +632,15 @@ class MessageStore:
     def query_message(
         self,
         topic: str,
-        key: str | None = None,
+        key: str,
         max_count: int = 32,
         begin: int = 0,
         end: int = (1 << 63) - 1,
-        on_skip: Callable[[SkippedMessages], None] | None = None,
-        *,
-        tags: str | None = None,
+        faults: ReadFaults | None = None,
     ) -> list[MessageExt]:
-        """Return messages of `topic` with `key`, through the index, or those that match the expression `tags`.
-
-        `on_skip` is called for each that cannot be given out.
-        """
+        """Return messages of `topic` with `key`: see `StoreQueries.query_message`."""
         self._check_open()
-        return self._queries.query_message(topic, key, max_count, begin, end, on_skip, tags=tags)
+        return self._queries.query_message(topic, key, max_count, begin, end, faults)
 
     def query_by_tags(
         self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1

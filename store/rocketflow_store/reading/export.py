@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import FileExistsInTargetError
+from rocketflow_store.reading.faults import SkipFaults
 from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, source_schema
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def export_topic(
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
-                for batch in reader.read(topic, queue_id, low, high, on_missing="skip"):
+                for batch in reader.read(topic, queue_id, low, high, faults=SkipFaults()):
                     writer.write_batch(batch)
                     rows += batch.num_rows
                     if progress is not None and batch.num_rows:

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.metadata.native.deleted_topics import TopicFloors
 from rocketflow_store.model.errors import (
+    CorruptRecordError,
     InvalidMessageIdError,
-    OffsetOutOfRangeError,
     StoreError,
     UnknownColumnError,
 )
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.reading.faults import STRICT, SkipFaults
 from rocketflow_store.reading.get_message import MessageGetter
-from rocketflow_store.reading.range_read import RangeRead, plain_units
+from rocketflow_store.reading.queue_units import queue_units, units_of_messages
+from rocketflow_store.reading.range_read import RangeRead, Wanted
 from rocketflow_store.reading.record_boundaries import RecordBoundaries
 from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
 from rocketflow_store.reading.tag_query import (
     TagQuery,
     TagQueryResult,
-    log_incomplete,
+    damaged_entry,
     tag_coverage,
-    tell_damaged_entry,
 )
 from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.decoding.decode import QueueIdentity
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message import QueueTable
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.settings.store_config import StoreConfig
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _MAX_TIMESTAMP: Final = (1 << 63) - 1
-_BLOCK: Final = 1 << 16
-"""Queue offsets that are looked up at once."""
 
 
 class StoreQueries:
@@ -77,33 +76,9 @@ class StoreQueries:
         """Who the records of a queue must say they are."""
         return QueueIdentity(topic, queue_id, self._config.broker_name, exact=not topic.startswith(LMQ_PREFIX))
 
-    def units(self, topic: str, queue_id: int, start: int, end: int, on_missing: str = "error") -> Units:
-        """ConsumeQueue units [start, end); OffsetOutOfRangeError where the range is not wholly there.
-
-        With on_missing="skip" those of a queue file that is gone are zeros. Of a BatchCQ topic each message has one:
-        that of its record.
-        """
-        low, high = self._check_range(self.identity(topic, queue_id), start, end)
-        if start == end:
-            return np.zeros(0, UNIT_DTYPE)
-        queue, batch_queue = self._queues.find(topic, queue_id), self._queues.find_batch(topic, queue_id)
-        if batch_queue is not None:
-            holding = batch_queue.units_holding(start, end)
-            found = plain_units(holding)[_record_of_message(holding, start, end)]
-        else:
-            found = queue.units(start, end) if queue is not None else np.zeros(0, UNIT_DTYPE)
-            if len(found) < end - start and on_missing == "skip" and queue is not None:
-                return queue.units_or_zeros(start, end)
-        if len(found) < end - start:
-            raise OffsetOutOfRangeError(topic, queue_id, start + len(found), low, high)
-        return found
-
-    def _check_range(self, identity: QueueIdentity, start: int, end: int) -> tuple[int, int]:
-        """The queue's bounds; OffsetOutOfRangeError where [start, end) is not within them."""
-        low, high = self._queues.bounds(identity.topic, identity.queue_id)
-        if start < low or end > high or start > end:
-            raise OffsetOutOfRangeError(identity.topic, identity.queue_id, start if start < low else end, low, high)
-        return low, high
+    def units(self, topic: str, queue_id: int, start: int, end: int, faults: ReadFaults = STRICT) -> Units:
+        """Return ConsumeQueue units [start, end): see `queue_units`."""
+        return queue_units(self._queues, topic, queue_id, start, end, faults)
 
     def read(
         self,
@@ -114,48 +89,24 @@ class StoreQueries:
         columns: Sequence[str] | None = None,
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
-        on_missing: str = "error",
-        on_skip: Callable[[SkippedMessages], None] | None = None,
+        faults: ReadFaults = STRICT,
     ) -> Iterator[pa.RecordBatch]:
         """Messages [start, end) of a queue as RecordBatches with just `columns`; memory is bounded by a batch.
 
         `tags` is compared by hash before the log is touched and by name after. A message that cannot be given out
-        (its unit is missing, or what stands at its place is another or a damaged record) raises CorruptRecordError;
-        with on_missing="skip" such rows, and a removed part of the range, are left out, logged, and `on_skip` is
-        called for them. Where a record has a CRC of itself, no byte of it is given out before that agrees, whichever
-        the column; of one without (4.9 has none) the body's CRC is compared where `body` is asked for, and the rest
-        has none. Columns that only say where the record is need no CRC.
+        (its unit is missing, or what stands at its place is another or a damaged record) raises CorruptRecordError, a
+        range that is not within the queue's bounds OffsetOutOfRangeError; with `faults=SkipFaults()` such rows, and a
+        removed part of the range, are skipped, logged and counted. Where a record has a CRC of itself, no byte of it is
+        given out before that agrees, whichever the column; of one without (4.9 has none) the body's CRC is compared
+        where `body` is asked for, and the rest has none. Columns that only say where the record is need no CRC.
         """
-        wanted = tuple(columns) if columns is not None else DEFAULT_COLUMNS
-        for name in wanted:
+        names = tuple(columns) if columns is not None else DEFAULT_COLUMNS
+        for name in names:
             if name not in SOURCE_COLUMNS:
                 raise UnknownColumnError(name, SOURCE_COLUMNS)
-        skip = on_missing == "skip"
-        identity, tag_filter = self.identity(topic, queue_id), TagFilter.parse(tags)
-        reads = RangeRead(
-            self._log,
-            self._queues,
-            identity,
-            wanted,
-            tag_filter,
-            max_batch_bytes,
-            self._confirmed_codes(topic),
-            skip=skip,
-            on_skip=on_skip,
-        )
-        if skip:
-            low, high = self._queues.bounds(topic, queue_id)
-            reads.removed(start, min(end, low))
-            start, end = max(start, low), min(end, high)
-        batch_queue = self._queues.find_batch(topic, queue_id)
-        for block in range(start, end, _BLOCK):
-            stop = min(block + _BLOCK, end)
-            if batch_queue is not None:
-                self._check_range(identity, block, stop)
-                yield from reads.of_batch_queue(batch_queue, block, stop)
-            else:
-                found = self.units(topic, queue_id, block, stop, on_missing)
-                yield from reads.of_units(found, np.arange(block, stop))
+        wanted = Wanted(names, TagFilter.parse(tags), max_batch_bytes)
+        identity, confirmed = self.identity(topic, queue_id), self._confirmed_codes(topic)
+        yield from RangeRead(self._log, self._queues, identity, wanted, confirmed, faults).batches(start, end)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
@@ -199,36 +150,26 @@ class StoreQueries:
     def query_message(
         self,
         topic: str,
-        key: str | None = None,
+        key: str,
         max_count: int = 32,
         begin: int = 0,
         end: int = _MAX_TIMESTAMP,
-        on_skip: Callable[[SkippedMessages], None] | None = None,
-        *,
-        tags: str | None = None,
+        faults: ReadFaults | None = None,
     ) -> list[MessageExt]:
         """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
         They were stored within [begin, end] ms, to the second. What has the key and cannot be given out (a damaged
-        record, or one that names another message's place) is left out, logged, and `on_skip` is called for it, as it is
-        where the index is damaged in a way that may hide a message. With
-        `tags` instead of a key the newest messages that match the tag expression are returned: see `query_by_tags`.
+        record, or one that names another message's place) is a fault, as is an index that is damaged in a way that may
+        hide a message; without `faults` they are skipped and logged.
         """
-        if tags is not None and key is None:
-            found = self.query_by_tags(topic, tags, max_count, begin, end)
-            if not found.complete:
-                log_incomplete(self._queues.paths, topic)
-            return found.messages
-        if key is None or tags is not None:
-            raise TypeError("query_message takes either a key or tags")
         most = min(max_count, self._config.max_msgs_num_batch)
 
-        def damaged(file: Path, number: int, why: str) -> None:
-            said = tell_damaged_entry(self._queues.paths, file, number, why)
-            if on_skip is not None:
-                on_skip(SkippedMessages(-1, 1, -1, f"{file}, {said}"))
+        policy = SkipFaults() if faults is None else faults
 
-        return self._index.query(topic, key, most, begin, end, self._look_at(topic, on_skip), damaged)
+        def damaged(file: Path, number: int, why: str) -> None:
+            damaged_entry(policy, self._queues.paths, file, number, why)
+
+        return self._index.query(topic, key, most, begin, end, self._look_at(topic, policy), damaged)
 
     def query_by_tags(
         self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = _MAX_TIMESTAMP
@@ -255,11 +196,9 @@ class StoreQueries:
         """Return the (min, max) queue offsets that may be read."""
         return self._queues.bounds(topic, queue_id)
 
-    def _look_at(
-        self, topic: str, on_skip: Callable[[SkippedMessages], None] | None = None
-    ) -> Callable[[int], MessageExt | None]:
+    def _look_at(self, topic: str, faults: ReadFaults | None = None) -> Callable[[int], MessageExt | None]:
         """As `look_message_by_offset`, without messages of a deleted topic of that name, and without misplaced ones."""
-        floor = self._floors.of(topic)
+        floor, policy = self._floors.of(topic), SkipFaults() if faults is None else faults
 
         def look(phy_offset: int) -> MessageExt | None:
             if not max(floor, self._log.min_phy_offset) <= phy_offset < self.max_phy_offset():
@@ -267,16 +206,16 @@ class StoreQueries:
             try:
                 message = self._log.message_at(phy_offset)
             except StoreError as error:
-                found, why = None, f"the index names a record that cannot be read: {error}"
+                queue_offset, why = -1, f"the index names a record that cannot be read: {error}"
             else:
                 if message.topic != topic or self._is_in_its_place(message):
                     return message
-                found, why = message, "the record names the place of another message"
+                queue_offset, why = message.queue_offset, "the record names the place of another message"
             if phy_offset >= self._log.min_phy_offset:  # else retention took it meanwhile
-                place = self._queues.paths.commit_log
-                events.tell(events.SKIPPED, self._queues.paths.root, place, why, offset=phy_offset, count=1)
-                if on_skip is not None:
-                    on_skip(SkippedMessages(-1 if found is None else found.queue_offset, 1, phy_offset, why))
+                paths = self._queues.paths
+                policy.meet(CorruptRecordError(paths.commit_log, phy_offset, why))
+                skipped = [SkippedMessages(queue_offset, 1, phy_offset, why)]
+                policy.skipped(skipped, store=paths.root, place=paths.commit_log, offset=phy_offset, why=why)
             return None
 
         return look
@@ -327,7 +266,7 @@ class StoreQueries:
         def store_timestamps(start: int, stop: int) -> npt.NDArray[np.int64]:
             offsets = np.arange(start, stop)
             if batch_queue is not None:
-                units, offsets = _units_of_messages(batch_queue.units_holding(start, stop), start, stop)
+                units, offsets = units_of_messages(batch_queue.units_holding(start, stop), start, stop)
             else:
                 assert queue is not None
                 units = queue.units_or_zeros(start, stop)
@@ -335,24 +274,3 @@ class StoreQueries:
 
         per_file = queue.units_per_file if batch_queue is None and queue is not None else max(high - low, 1)
         return offset_by_time(store_timestamps, low, high, per_file, timestamp_ms, wanted)
-
-
-def _record_of_message(units: Units, start: int, end: int) -> npt.NDArray[np.int64]:
-    """Which of a BatchCQ topic's units holds each message of [start, end); shorter where some are in none."""
-    bases = units["msg_base_offset"].astype(np.int64)
-    first, last = np.maximum(bases, start), np.minimum(bases + units["batch_size"], end)
-    return np.repeat(np.arange(len(units)), np.maximum(last - first, 0))
-
-
-def _units_of_messages(holding: Units, start: int, end: int) -> tuple[Units, npt.NDArray[np.int64]]:
-    """Return, for each message of [start, end), the plain unit and the queue offset of the record that holds it.
-
-    `holding` are a BatchCQ topic's units in order; messages that none of them holds get zeros.
-    """
-    units, offsets = np.zeros(end - start, UNIT_DTYPE), np.arange(start, end)
-    plain = plain_units(holding)
-    for number, (base, count) in enumerate(holding[["msg_base_offset", "batch_size"]].tolist()):
-        first, last = max(base, start) - start, min(base + count, end) - start
-        if first < last:
-            units[first:last], offsets[first:last] = plain[number], base
-    return units, offsets

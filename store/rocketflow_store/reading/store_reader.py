@@ -24,6 +24,7 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths, check_direc
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
+from rocketflow_store.reading.faults import STRICT
 from rocketflow_store.reading.store_queries import StoreQueries
 from rocketflow_store.reading.tag_query import tag_coverage
 from rocketflow_store.settings.store_config import StoreConfig
@@ -38,7 +39,7 @@ from rocketflow_store.views.queues.queue_table import FileQueueTable
 from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult
-    from rocketflow_store.reading.skipped import SkippedMessages
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
@@ -402,13 +403,13 @@ class StoreReader:
         return TagJudge(self.index.files, self._log).stretches(floor, end)
 
     def read_units(
-        self, topic: str, queue_id: int, start: int, end: int, on_missing: str = "error"
+        self, topic: str, queue_id: int, start: int, end: int, faults: ReadFaults = STRICT
     ) -> npt.NDArray[np.void]:
         """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code.
 
-        OffsetOutOfRangeError where one is not there; with on_missing="skip" those of a file that is gone are zeros.
+        OffsetOutOfRangeError where one is not there; with `faults=SkipFaults()` those of a file that is gone are zeros.
         """
-        return self._queries.units(topic, queue_id, start, end, on_missing)
+        return self._queries.units(topic, queue_id, start, end, faults)
 
     def read(
         self,
@@ -419,8 +420,7 @@ class StoreReader:
         columns: Sequence[str] | None = None,
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
-        on_missing: str = "error",
-        on_skip: Callable[[SkippedMessages], None] | None = None,
+        faults: ReadFaults = STRICT,
     ) -> Iterator[pa.RecordBatch]:
         """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`.
 
@@ -428,7 +428,7 @@ class StoreReader:
         """
         self._look_at_log()
         replacements = self._replacements
-        batches = self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, on_missing, on_skip)
+        batches = self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, faults)
         try:
             for batch in batches:
                 if self._replacements != replacements:
@@ -452,19 +452,14 @@ class StoreReader:
     def query_message(
         self,
         topic: str,
-        key: str | None = None,
+        key: str,
         max_count: int = 32,
         begin: int = 0,
         end: int = (1 << 63) - 1,
-        on_skip: Callable[[SkippedMessages], None] | None = None,
-        *,
-        tags: str | None = None,
+        faults: ReadFaults | None = None,
     ) -> list[MessageExt]:
-        """Return messages of `topic` with `key`, through the index, or those that match the expression `tags`.
-
-        `on_skip` is called for each that cannot be given out.
-        """
-        return self._queries.query_message(topic, key, max_count, begin, end, on_skip, tags=tags)
+        """Return messages of `topic` with `key`: see `StoreQueries.query_message`."""
+        return self._queries.query_message(topic, key, max_count, begin, end, faults)
 
     def query_by_tags(
         self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1

@@ -17,10 +17,11 @@ import numpy as np
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
-from rocketflow_store.model.errors import InvalidFilterError
+from rocketflow_store.model.errors import CorruptRecordError, InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
-from rocketflow_store.telemetry import events
+from rocketflow_store.reading.faults import SkipFaults
+from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.store_queries import StoreQueries
     from rocketflow_store.views.index.index_service import IndexService
 
@@ -92,7 +94,7 @@ class TagQuery:
         begin = max(self.begin - _SECOND_MS, 0)  # an entry's time is rounded down
 
         def damaged(file: Path, number: int, why: str) -> None:
-            tell_damaged_entry(paths, file, number, why)
+            damaged_entry(SkipFaults(), paths, file, number, why)
             found.complete = False
 
         walks = [index.walk(self.topic, TAG_KEY_PREFIX + tag, begin, self.end, damaged) for tag in self.tags.tags]
@@ -121,8 +123,9 @@ class TagQuery:
         found, (low, high) = TagQueryResult(), queries.bounds(self.topic, queue_id)
         if self.begin > 0 and low < high:
             low = queries.get_offset_in_queue_by_time(self.topic, queue_id, self.begin)
+        tolerant = SkipFaults()  # units that are missing are zeros
         for stop in range(high, low, -_UNITS_AT_ONCE):
-            units = queries.units(self.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, "skip")
+            units = queries.units(self.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, tolerant)
             there = written(units) & ~pre_blank(units)
             gone = lost(units) | ~written(units)
             found.complete = found.complete and not gone.any()
@@ -149,14 +152,9 @@ class TagQuery:
             found.messages.append(message)
 
 
-def tell_damaged_entry(paths: StorePaths, file: Path, number: int, why: str) -> str:
-    """Log that an index file is damaged near an entry; return what is said."""
-    said = f"entry {number}: {why}: messages may be missing; see store verify --repair"
-    events.tell(events.SKIPPED, paths.root, file, said, offset=number, count=1)
-    return said
-
-
-def log_incomplete(paths: StorePaths, topic: str) -> None:
-    """Tell that an answer may lack messages."""
-    why = "a query by TAGS may lack messages: records or queue units cannot be read; see store verify"
-    events.tell(events.SKIPPED, paths.root, topic, why)
+def damaged_entry(faults: ReadFaults, paths: StorePaths, file: Path, number: int, why: str) -> None:
+    """Meet an index file that is damaged near an entry."""
+    why = f"entry {number}: {why}: messages may be missing; see store verify --repair"
+    faults.meet(CorruptRecordError(file, number, why))
+    skipped = [SkippedMessages(-1, 1, -1, f"{file}, {why}")]
+    faults.skipped(skipped, store=paths.root, place=file, offset=number, why=why)

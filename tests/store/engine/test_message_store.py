@@ -27,6 +27,7 @@ from rocketflow_store import (
     MessageStore,
     PutMessageResult,
     PutMessageStatus,
+    SkipFaults,
     StoreConfig,
     StoreReader,
 )
@@ -592,7 +593,7 @@ def test_a_body_that_holds_nothing_costs_its_message_alone(tmp_path: Path) -> No
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for body, sys_flag in bodies:
             assert store.put_message(Message("t", body, queue_id=0, sys_flag=sys_flag)).stored
-        read = store.read("t", 0, 0, 6, ["queueOffset", "body"], on_missing="skip")
+        read = store.read("t", 0, 0, 6, ["queueOffset", "body"], faults=SkipFaults())
         rows = [tuple(row.values()) for batch in read for row in batch.to_pylist()]
         assert rows == [(0, b"plain"), (2, b"packed"), (3, b""), (5, b"last")]
         for start, why in ((1, "does not decompress as zlib"), (4, "compression type 7")):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -131,7 +131,7 @@ def test_a_blank_unit_is_not_the_end_of_its_queue(tmp_path: Path, damage: bytes,
         assert reader.bounds("t", 0) == (0, 90)
         with pytest.raises(StoreError):
             list(reader.read("t", 0, 0, 90, ["body"]))
-        batches = reader.read("t", 0, 0, 90, ["body"], on_missing="skip")
+        batches = reader.read("t", 0, 0, 90, ["body"], faults=SkipFaults())
         served = [int(body) for batch in batches for body in batch["body"].to_pylist()]
         assert served == [number for number in range(90) if number not in numbers]
         assert reader.get_message("t", 0, 5, 1).messages[0].body == b"5" or 5 in numbers

@@ -14,7 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketflow.cli.app import app
-from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
+from rocketflow_store import (
+    GetMessageStatus,
+    Message,
+    MessageStore,
+    PutMessageStatus,
+    SkipFaults,
+    StoreConfig,
+    StoreReader,
+)
 from rocketflow_store.commits.batch_commit import CommitStatus, SinkBatch, commit_batch, last_commit
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.engine.retention import (
@@ -416,7 +424,7 @@ def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path)
             list(late.read("t", 0, 0, high, ["body"]))
         low, high = late.bounds("t", 0)
         assert low > 0
-        skipped = pa.Table.from_batches(late.read("t", 0, 0, high, ["body"], on_missing="skip")).column(0).to_pylist()
+        skipped = pa.Table.from_batches(late.read("t", 0, 0, high, ["body"], faults=SkipFaults())).column(0).to_pylist()
         assert skipped == [b"%d" % (2 * offset) * 20 for offset in range(low, high)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli import app
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
@@ -68,7 +68,7 @@ def check(path: Path, number: int) -> None:
         assert reader.bounds("orders", 0) == (0, COUNT)
         served = [
             row["queueOffset"]
-            for batch in reader.read("orders", 0, 0, COUNT, ["queueOffset"], on_missing="skip")
+            for batch in reader.read("orders", 0, 0, COUNT, ["queueOffset"], faults=SkipFaults())
             for row in batch.to_pylist()
         ]
         assert served == [one for one in range(COUNT) if one != number]
@@ -151,6 +151,6 @@ def test_rebuild_of_a_batch_queue_that_lacks_a_queue_offset_reports_the_loss(
     with StoreReader(path) as reader:
         low, high = reader.bounds("orders", 0)
         assert (low, high) == (int(number == 0), COUNT)
-        rows = reader.read("orders", 0, low, high, ["queueOffset"], on_missing="skip")
+        rows = reader.read("orders", 0, low, high, ["queueOffset"], faults=SkipFaults())
         served = [row["queueOffset"] for batch in rows for row in batch.to_pylist()]
         assert served == [one for one in range(COUNT) if one != number]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.support.damage import flip
@@ -45,7 +45,7 @@ def harmed(whole: Path, path: Path, seed: int, kinds: tuple[str, ...]) -> set[in
 def left(path: Path) -> list[int]:
     """Numbers of the messages that are served."""
     with StoreReader(path, CONFIG) as reader:
-        batches = reader.read("t", 0, 0, COUNT, ["body"], on_missing="skip")
+        batches = reader.read("t", 0, 0, COUNT, ["body"], faults=SkipFaults())
         return [int(body.removeprefix(b"message ")) for batch in batches for body in batch["body"].to_pylist()]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
@@ -161,7 +161,7 @@ def test_units_of_another_light_queue_serve_nothing(whole: tuple[Path, SideStore
         there = served(reader, anyhow=True)
         assert {place: made.bodies.get(place) for place in there} == there
         low, high = reader.bounds("%LMQ%b", 0)
-        parts = reader.read("%LMQ%b", 0, low, high, ["body", "queueOffset"], on_missing="skip")
+        parts = reader.read("%LMQ%b", 0, low, high, ["body", "queueOffset"], faults=SkipFaults())
         for row in [row for part in parts for row in part.to_pylist()]:
             assert row["body"] == made.bodies["%LMQ%b", 0, row["queueOffset"]], row
     before = {one.kind for one in verify_store(path).findings}

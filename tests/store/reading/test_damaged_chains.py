@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.model.java_compat import index_hash
 from rocketflow_store.reading.skipped import SkippedMessages
@@ -69,7 +69,7 @@ def test_a_damaged_entry_is_reported(store: Path, at: int, value: bytes, capsys:
         opened.write(value)
     with StoreReader(store) as reader:
         skipped: list[SkippedMessages] = []
-        got = [one.body for one in reader.query_message("t", "a", on_skip=skipped.append)]
+        got = [one.body for one in reader.query_message("t", "a", faults=SkipFaults(skipped.append))]
         assert got == [b"0", b"3", b"9"]
         assert f"entry {entry}: " in skipped[0].why
     assert run(["store", "find", str(store), "--topic", "t", "--key", "a"]) == 3
@@ -106,7 +106,7 @@ def test_a_record_that_names_the_place_of_another_is_reported_and_not_served(
             opened_file.write(struct.pack(">q", offset))
         with StoreReader(tmp_path / "s") as reader:
             skipped: list[SkippedMessages] = []
-            got = reader.query_message("t", "k", on_skip=skipped.append)
+            got = reader.query_message("t", "k", faults=SkipFaults(skipped.append))
             assert [(one.queue_offset, one.body) for one in got] == [(n, b"%d" % n) for n in (0, 1, 3, 4, 5)]
             assert [one.phy_offset for one in skipped] == [places[2]]
         assert run(["store", "find", str(tmp_path / "s"), "--topic", "t", "--key", "k"]) == 3

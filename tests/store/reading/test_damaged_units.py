@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.reading.skipped import SkippedMessages
 from tests.support.damage import CONFIG, Place, Planted, copied, make
@@ -81,7 +81,7 @@ def test_a_message_whose_unit_has_a_wrong_size_is_reported(
             assert skipped == list(DAMAGED)
             assert found == [(one, body) for one, body in enumerate(bodies) if one not in DAMAGED]
             left_out: list[SkippedMessages] = []
-            batches = store.read(*QUEUE, 0, COUNT, ["body"], tags, on_missing="skip", on_skip=left_out.append)
+            batches = store.read(*QUEUE, 0, COUNT, ["body"], tags, faults=SkipFaults(left_out.append))
             assert [body for batch in batches for body in batch["body"].to_pylist()] == [body for _, body in found]
             assert offsets_of(left_out) == list(DAMAGED)
             with pytest.raises(CorruptRecordError, match="queue offset 0"):
@@ -143,7 +143,7 @@ def test_a_message_whose_unit_is_lost_is_reported(
         with pytest.raises(CorruptRecordError, match="queue offset 41"):
             list(reader.read(*QUEUE, 0, COUNT, tags=tags))
         skipped: list[SkippedMessages] = []
-        batches = reader.read(*QUEUE, 0, COUNT, ["queueOffset"], tags, on_missing="skip", on_skip=skipped.append)
+        batches = reader.read(*QUEUE, 0, COUNT, ["queueOffset"], tags, faults=SkipFaults(skipped.append))
         assert [one for batch in batches for one in batch["queueOffset"].to_pylist()] == others
         assert [(one.queue_offset, one.count) for one in skipped] == [(offset, 1)]
     code, shown, told = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
@@ -168,7 +168,7 @@ def test_a_neighbours_unit_hides_no_message_of_another_tag(tmp_path: Path, from_
         assert lost
         with StoreReader(planted.path) as reader:
             skipped: list[SkippedMessages] = []
-            batches = reader.read("t", 0, 0, 60, ["body"], "red", on_missing="skip", on_skip=skipped.append)
+            batches = reader.read("t", 0, 0, 60, ["body"], "red", faults=SkipFaults(skipped.append))
             assert [one for batch in batches for one in batch["body"].to_pylist()] == [
                 one for one in reds if one != b"%d" % offset
             ]

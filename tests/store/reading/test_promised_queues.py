@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli import app
-from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
 from rocketflow_store.telemetry import events
@@ -138,7 +138,7 @@ def expect_loss(reader: StoreReader, missing: int, count: int = COUNT) -> None:
     with pytest.raises((CorruptRecordError, OffsetOutOfRangeError)):
         list(reader.read("orders", 0, 0, count))
     with left_out() as told:
-        got = sum(batch.num_rows for batch in reader.read("orders", 0, 0, count, on_missing="skip"))
+        got = sum(batch.num_rows for batch in reader.read("orders", 0, 0, count, faults=SkipFaults()))
     assert (got, told.count) == (count - missing, missing)
     assert reader.snapshot().queues["orders", 0] == (0, count)
     assert reader.bounds("bills", 0)[0] == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketflow.cli import app
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError
@@ -136,7 +136,7 @@ def test_a_damaged_record_costs_its_messages(store: Path, tmp_path: Path) -> Non
     with StoreReader(broken) as reader:
         with pytest.raises(CorruptRecordError):
             numbers(reader, 0, TOTAL)
-        assert numbers(reader, 0, TOTAL, on_missing="skip") == [*range(7), *range(47, TOTAL)]
+        assert numbers(reader, 0, TOTAL, faults=SkipFaults()) == [*range(7), *range(47, TOTAL)]
 
 
 def test_the_command_line_shows_them(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.model.errors import CorruptRecordError, OffsetOutOfRangeError, StoreReplacedError
 
 CONFIG = StoreConfig(
@@ -142,7 +142,7 @@ def test_rows_of_two_stores_never_come_from_one_read(tmp_path: Path) -> None:
             list(batches)
         assert caught.value.retriable
         assert bodies(reader) == words("new", 200)
-        unfinished = reader.read("t", 0, 0, 200, columns=["body"], max_batch_bytes=2000, on_missing="skip")
+        unfinished = reader.read("t", 0, 0, 200, columns=["body"], max_batch_bytes=2000, faults=SkipFaults())
         next(unfinished)
         as_a_whole(backup, path)
         with pytest.raises(StoreReplacedError):
@@ -159,5 +159,5 @@ def test_a_file_that_lost_bytes_is_not_touched(tmp_path: Path) -> None:
         assert reader.bounds("t", 0) == (0, 100)  # as the last orderly stop recorded
         with pytest.raises(CorruptRecordError, match="not there"):
             bodies(reader)
-        readable = reader.read("t", 0, 0, 100, columns=["body"], on_missing="skip")
+        readable = reader.read("t", 0, 0, 100, columns=["body"], faults=SkipFaults())
         assert 0 < sum(batch.num_rows for batch in readable) < 100

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.files import disk
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
@@ -458,7 +458,7 @@ def test_a_gap_in_the_log(tmp_path: Path) -> None:
             batch.num_rows
             for topic in ("t0", "t1", "t2", "plain")
             for queue in reader.queues(topic)
-            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), ["body"], on_missing="skip")
+            for batch in reader.read(topic, queue, *reader.bounds(topic, queue), ["body"], faults=SkipFaults())
         )
     with_lost = rebuild_store(path, RebuildRequest(force=True, dry_run=True), SIZES)
     assert 0 < found <= with_lost.records

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
+from rocketflow_store import FlushDiskType, Message, MessageStore, SkipFaults, StoreConfig
 from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
@@ -414,7 +414,7 @@ def test_a_log_that_begins_far_out_is_handled_as_one_at_0(tmp_path: Path, begin:
         assert store.bounds("t", 0) == (0, 10)
         assert store.put_message(Message("t", b"body 10", queue_id=0, keys="k")).queue_offset == 10
         sound = [b"body %d" % number for number in range(11) if number != 4]
-        batches = store.read("t", 0, 0, 11, ["body"], on_missing="skip")
+        batches = store.read("t", 0, 0, 11, ["body"], faults=SkipFaults())
         assert [one for batch in batches for one in batch["body"].to_pylist()] == sound
         assert [one.body for one in store.query_message("t", "k")] == sound
     assert rebuild_store(tmp_path, RebuildRequest(force=True), CONFIG).exit_code == 3

@@ -228,7 +228,7 @@ def test_query_by_tags_returns_the_newest_messages_that_match(
                 assert found.complete
                 assert [one.phy_offset for one in found.messages] == wanted, (topic, tags)
                 times = [one.store_timestamp for one in found.messages]
-                some = reader.query_message(topic, tags=f"{tags} || never", begin=times[5], end=times[9], max_count=64)
+                some = reader.query_by_tags(topic, f"{tags} || never", 64, times[5], times[9]).messages
                 assert [one.phy_offset for one in found.messages if times[5] <= one.store_timestamp <= times[9]] == [
                     one.phy_offset for one in some if one.phy_offset in wanted
                 ]

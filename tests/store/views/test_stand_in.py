@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -66,7 +66,7 @@ def test_what_comes_next_is_read_and_the_lost_ones_are_named(tmp_path: Path) -> 
             end = reader.snapshot().queues[topic, 0][1]
             with pytest.raises(CorruptRecordError, match=f"the message is lost.*queue offset {offset}\\)"):
                 list(reader.read(topic, 0, 0, end))
-            found = list(reader.read(topic, 0, 0, end, columns=("body",), on_missing="skip"))
+            found = list(reader.read(topic, 0, 0, end, columns=("body",), faults=SkipFaults()))
             assert [body for part in found for body in part.column(0).to_pylist()] == kept
     found = verify_store(path)  # the log has none of them, and says so as long as their places are asked for
     assert {one.kind for one in found.findings} == {"lost-message"}

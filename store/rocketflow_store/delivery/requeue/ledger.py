@@ -25,16 +25,17 @@ from rocketflow_store.metadata.native.commit_envelope import (
     decode_envelope,
 )
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketflow_store.reading.faults import SkipFaults
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.properties import integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
-    from rocketflow_store.reading.skipped import SkippedMessages
+    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.store_reader import StoreReader
 
     Ints = npt.NDArray[np.int64]
@@ -81,14 +82,11 @@ class LedgerEntry:
         }
 
 
-def ledger(reader: StoreReader, on_skip: Callable[[SkippedMessages], None] | None = None) -> Iterator[LedgerEntry]:
-    """Yield all commits of the log, oldest first.
-
-    Envelopes that cannot be read are skipped: reported as RF-SKIP, and to `on_skip`.
-    """
+def ledger(reader: StoreReader, faults: ReadFaults | None = None) -> Iterator[LedgerEntry]:
+    """Yield all commits of the log, oldest first; without `faults`, envelopes that cannot be read are skipped."""
     low, high = reader.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-    columns = ("body", "physicalOffset", "storeTimestamp")
-    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns, on_missing="skip", on_skip=on_skip):
+    columns, policy = ("body", "physicalOffset", "storeTimestamp"), SkipFaults() if faults is None else faults
+    for batch in reader.read(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high, columns, faults=policy):
         places, times = (np.asarray(batch.column(at).cast("int64")).tolist() for at in (1, 2))
         for body, place, time_us in zip(batch.column(0).to_pylist(), places, times, strict=True):
             commit = decode_envelope(body)
