@@ -1045,7 +1045,7 @@ BUGS: Final = (
     Bug(
         "other-sizes-look-empty",
         "a reader passes over a log's only file for its size and shows no messages",
-        [Change("        self._files.refuse_other_sizes()\n", "")],
+        [Change("        files.refuse_other_sizes()\n        view = ", "        view = ")],
         [f"{STORE}/metadata/test_file_sizes.py"],
     ),
     Bug(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class CommitLogReads(Protocol):
     """What the look-up needs of a store or a reader."""
 
-    paths: StorePaths
+    @property
+    def paths(self) -> StorePaths: ...
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
 
@@ -36,8 +37,10 @@ class CommitTarget(CommitLogReads, Protocol):
     """A store that is open for writing."""
 
     path: Path
-    config: StoreConfig
     commit_lock: threading.RLock
+
+    @property
+    def config(self) -> StoreConfig: ...
 
     @property
     def max_phy_offset(self) -> int: ...

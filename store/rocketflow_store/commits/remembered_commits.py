@@ -15,8 +15,6 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.files.json_fields import text_field
 from rocketflow_store.metadata.native.commit_envelope import (
-    COMMIT_QUEUE_ID,
-    COMMIT_TOPIC,
     CommitEnvelope,
     decode_envelope,
     envelope_of,
@@ -24,8 +22,12 @@ from rocketflow_store.metadata.native.commit_envelope import (
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.reading.store_queries import StoreQueries
+    from rocketflow_store.model.message import MessageExt
 
 _LAST_OF_A_TAG: Final = 64
 
@@ -41,20 +43,22 @@ def remembered_sinks(paths: StorePaths) -> set[str]:
     return set(_load(paths))
 
 
-def remember_commits(paths: StorePaths, queries: StoreQueries, low: int, high: int, min_phy_offset: int) -> None:
+def remember_commits(
+    paths: StorePaths,
+    units: npt.NDArray[np.void],
+    look: Callable[[int], MessageExt | None],
+    min_phy_offset: int,
+) -> None:
     """Keep the newest envelope of every sink among those below `min_phy_offset`, which are about to go.
 
-    [low, high) are the offsets of the commit topic's queue.
+    `units` are those of the commit topic's queue; `look` returns the message at a physical offset.
     """
-    if low >= high:
-        return
-    units = queries.units(COMMIT_TOPIC, COMMIT_QUEUE_ID, low, high)
     going = units[units["phy_offset"] < min_phy_offset]
     newest: dict[str, CommitEnvelope] = {}
     for tags_code in np.unique(going["tags_code"]).tolist():
         of_tag = going["phy_offset"][going["tags_code"] == tags_code][-_LAST_OF_A_TAG:]
         for phy_offset in of_tag[::-1].tolist():
-            message = queries.look_message_by_offset(phy_offset)
+            message = look(phy_offset)
             envelope = envelope_of(message) if message is not None else None
             if envelope is not None:
                 newest.setdefault(envelope.sink_id, envelope)

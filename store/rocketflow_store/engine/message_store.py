@@ -28,6 +28,7 @@ from rocketflow_store.engine.clean_service import CleanResult, CleanService
 from rocketflow_store.engine.flush_services import FlushServices
 from rocketflow_store.engine.opening import open_parts
 from rocketflow_store.engine.service_thread import ServiceThread
+from rocketflow_store.engine.written_queues import WrittenQueues
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.files.read_once import ReadOnce
@@ -45,39 +46,32 @@ from rocketflow_store.model.errors import (
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.reading.faults import STRICT
-from rocketflow_store.reading.store_queries import StoreQueries
+from rocketflow_store.reading.queue_units import queue_units
+from rocketflow_store.reading.read_sources import ReadSources
+from rocketflow_store.reading.store_reads import StoreReads
 from rocketflow_store.recovery.take_stop_record import leave_stop_record
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
 from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import StoreStatistics
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
-from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
 
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
     from rocketflow_store.engine.opening import StoreParts
-    from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.format.record import RecordFields
-    from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.native.tag_entries import TagEntries
-    from rocketflow_store.model.message import Message, MessageBatch, MessageExt
+    from rocketflow_store.model.message import Message, MessageBatch
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
-    from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
-    from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
-    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
 _FIRST_CLEAN_S: Final = 60.0
 _OPEN: Final = weakref.WeakSet["MessageStore"]()
@@ -92,7 +86,7 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-class MessageStore:
+class MessageStore(StoreReads):
     """A store directory open for writing; one at a time, on this machine and in this process."""
 
     @classmethod
@@ -107,20 +101,20 @@ class MessageStore:
     def __init__(self, path: Path, config: StoreConfig) -> None:
         started = time.monotonic()
         read = ReadOnce()
-        self.path, self.paths = path, check_writable_directory(path, config, read)
+        self.path, paths = path, check_writable_directory(path, config, read)
         refuse_rocksdb_data(path)
-        if self.paths.abort.is_dir():
-            raise StoreAccessError(self.paths.abort, "is a directory; a writer makes a file of this name: move it away")
+        if paths.abort.is_dir():
+            raise StoreAccessError(paths.abort, "is a directory; a writer makes a file of this name: move it away")
         try:
             if not path.is_dir():
                 os_files.make_directory(path)
                 os_files.sync_directory(path.parent)
         except OSError as error:
             raise os_files.access_error(path, error) from error
-        self._lock = DirectoryLock(self.paths.lock)
+        self._lock = DirectoryLock(paths.lock)
         try:
             with ExitStack() as on_error:
-                self._start(open_parts(self.paths, config, on_error, read), on_error)
+                self._start(open_parts(paths, config, on_error, read), on_error)
                 on_error.pop_all()
         except BaseException:
             self._lock.release()
@@ -135,18 +129,24 @@ class MessageStore:
 
     def _start(self, parts: StoreParts, on_error: ExitStack) -> None:
         self._parts = parts
-        self.config, self.meta, self.recovery = parts.config, parts.meta, parts.recovery
-        self.index, self.config_files = parts.index, parts.config_files
-        self._files, self._log, self._queues = parts.files, parts.log, parts.queues
+        self.meta, self.recovery, self.config_files = parts.meta, parts.recovery, parts.config_files
+        self._files, self._queues = parts.files, parts.queues
         self._commit_log, self._flush, self._topics = parts.commit_log, parts.flush, parts.topics
         self._fence = parts.fence
         self._allocator = parts.allocator
         self._closed = self._forsaken = False
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
-        self._mark_open()
+        # found by whoever opens the store next: the stop was not orderly
+        os_files.write_atomically(parts.paths.abort, str(os.getpid()).encode())
         self._dispatch = self._confirmed_dispatch(parts)
         on_error.callback(self._dispatch.confirm_file.close, remove=False)
-        self._queries = StoreQueries(self._log, self, self.index, self.config, lambda: self.max_phy_offset)
+        queues = WrittenQueues(
+            parts.paths, parts.log, parts.queues, parts.batch_queues, lambda: self._dispatch.confirm_offset
+        )
+        self._reads = ReadSources.of(
+            *(parts.config, parts.files, parts.log, queues, parts.index),
+            lambda: self._commit_log.committed_offset,
+        )
         self._clean = CleanService(
             self.paths,
             self._files,
@@ -218,10 +218,6 @@ class MessageStore:
             events.tell(events.SERVICE_HELD, self.path, service, str(error) or repr(error))
 
     # -- opening and closing
-
-    def _mark_open(self) -> None:
-        """Leave the `abort` file that says: if you find me, the stop was not orderly."""
-        os_files.write_atomically(self.paths.abort, str(os.getpid()).encode())
 
     def __enter__(self) -> Self:
         return self
@@ -302,8 +298,10 @@ class MessageStore:
         self._dispatch.follow()
 
     def _before_removal(self, min_phy_offset: int) -> None:
-        low, high = self.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-        remember_commits(self.paths, self._queries, low, high, min_phy_offset)
+        queues = self._reads.queues
+        bounds = queues.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
+        units = queue_units(queues, COMMIT_TOPIC, COMMIT_QUEUE_ID, *bounds, STRICT)
+        remember_commits(self.paths, units, self._reads.lookup.at, min_phy_offset)
 
     def _clean_step(self) -> None:
         with self._clean_lock:
@@ -332,10 +330,6 @@ class MessageStore:
             return self._parts.batch_queues.remove_below(
                 self._files.there_from, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
             )
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError(self.path)
 
     # -- putting
 
@@ -537,134 +531,33 @@ class MessageStore:
         return self._dispatch.confirm_offset
 
     @property
-    def log(self) -> CommitLogView:
-        """The CommitLog by physical offset."""
-        return self._log
-
-    @property
-    def log_files(self) -> list[MappedFile]:
-        """The CommitLog files, oldest first."""
-        return self._files.files
-
-    @property
-    def min_phy_offset(self) -> int:
-        """First byte of the log that is still there."""
-        return self._log.min_phy_offset
+    def state(self) -> str:
+        """Always "running": this process has the lock."""
+        return "running"
 
     @property
     def max_phy_offset(self) -> int:
-        """Physical offset behind the last record (that is committed, with a TransientStorePool)."""
+        """Physical offset after the last record (that is committed, with a TransientStorePool): the writer knows it."""
         return self._commit_log.committed_offset
-
-    @property
-    def state(self) -> str:
-        """Return "running": this store is open."""
-        return "running"
-
-    def topics(self) -> list[str]:
-        """Topics that have a queue."""
-        return sorted({topic for topic, _ in self._queue_names()})
-
-    def queues(self, topic: str) -> list[int]:
-        """Queue ids of a topic."""
-        return sorted({queue_id for name, queue_id in self._queue_names() if name == topic})
-
-    def _queue_names(self) -> list[tuple[str, int]]:
-        return [*self._queues.names(), *((one.topic, one.queue_id) for one in self._parts.batch_queues.all())]
-
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue's files."""
-        return self._queues.find(topic, queue_id)
-
-    def record_boundaries(self) -> UnitBoundaries:
-        """Return where the queues say that records begin; for one thread."""
-        return UnitBoundaries(self._queues.all, self.config.max_message_size)
-
-    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """The files of a BatchCQ topic's queue."""
-        return self._parts.batch_queues.find(topic, queue_id)
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets that can be read."""
-        batch_queue = self.find_batch(topic, queue_id)
-        if batch_queue is not None:
-            return batch_queue.bounds(self.min_phy_offset, self.confirm_offset)
-        end = self._queues.end(topic, queue_id, self.confirm_offset)
-        return min(self._queues.low(topic, queue_id, end), end), end
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """First queue offset that can be read."""
-        return self.bounds(topic, queue_id)[0]
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset behind the last message."""
-        return self.bounds(topic, queue_id)[1]
-
-    def get_message(
-        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
-    ) -> GetMessageResult:
-        """Up to `max_count` messages from `offset`, with RocketMQ's statuses and transfer limits."""
-        self._check_open()
-        began_ns = time.perf_counter_ns()
-        result = self._queries.get_message(topic, queue_id, offset, max_count, tags)
-        self._statistics.got(result.message_count, time.perf_counter_ns() - began_ns)
-        return result
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        start: int,
-        end: int,
-        columns: Sequence[str] | None = None,
-        tags: str | None = None,
-        max_batch_bytes: int = 2 << 20,
-        faults: ReadFaults = STRICT,
-    ) -> Iterator[pa.RecordBatch]:
-        """Messages [start, end) of a queue as RecordBatches: see `StoreQueries.read`."""
-        self._check_open()
-        return self._queries.read(topic, queue_id, start, end, columns, tags, max_batch_bytes, faults)
-
-    def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]:
-        """ConsumeQueue units of queue offsets [start, end): fields phy_offset, msg_size, tags_code."""
-        return self._queries.units(topic, queue_id, start, end)
-
-    def query_message(
-        self,
-        topic: str,
-        key: str,
-        max_count: int = 32,
-        begin: int = 0,
-        end: int = (1 << 63) - 1,
-        faults: ReadFaults | None = None,
-    ) -> list[MessageExt]:
-        """Return messages of `topic` with `key`: see `StoreQueries.query_message`."""
-        self._check_open()
-        return self._queries.query_message(topic, key, max_count, begin, end, faults)
-
-    def query_by_tags(
-        self, topic: str, tags: str, max_count: int = 32, begin: int = 0, end: int = (1 << 63) - 1
-    ) -> TagQueryResult:
-        """Return the newest messages that match a tag expression: see `StoreQueries.query_by_tags`."""
-        self._check_open()
-        return self._queries.query_by_tags(topic, tags, max_count, begin, end)
-
-    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
-        """The message of `topic` with this offset message id or UNIQ_KEY."""
-        self._check_open()
-        return self._queries.view_message(topic, msg_id)
 
     @property
     def proven_records(self) -> RecordBoundaries:
         """Proofs of where the records of the log begin."""
-        return self._queries.boundaries
+        return self._reads.lookup.boundaries
 
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
-        """The message whose record begins at `phy_offset`."""
-        self._check_open()
-        return self._queries.look_message_by_offset(phy_offset)
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
+    ) -> GetMessageResult:
+        """As the base's, and counted: `statistics` has the gets of a store that is open for writing."""
+        began_ns = time.perf_counter_ns()
+        result = super().get_message(topic, queue_id, offset, max_count, tags)
+        self._statistics.got(result.message_count, time.perf_counter_ns() - began_ns)
+        return result
 
-    def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """Queue offset by store time: see `StoreQueries.get_offset_in_queue_by_time`."""
-        self._check_open()
-        return self._queries.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
+    def refresh(self) -> None:
+        """Do nothing: the writer makes and deletes the files itself."""
+
+    def _check_open(self) -> None:
+        """Raise StoreClosedError: the store's files may be another writer's by now."""
+        if self._closed:
+            raise StoreClosedError(self.path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.property_names import PROPERTY_TAGS
 from rocketflow_store.model.status import GetMessageStatus
 from rocketflow_store.reading.get_message_result import GetMessageResult, SelectMappedBufferResult
+from rocketflow_store.reading.queue_identity import queue_identity
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.reading.tag_codes import low_half
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
+    from rocketflow_store.reading.queue_table import QueueTable
+    from rocketflow_store.reading.tag_codes import ConfirmedTagCodes, TagCodes
     from rocketflow_store.records.decoding.decode import QueueIdentity
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
@@ -39,78 +41,99 @@ _LENGTH: Final = struct.Struct(">H")
 _ANOTHER: Final = "its unit points at a record that is another message"
 
 
-class QueueTable(Protocol):
-    """What the reads need to know of the queues."""
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one get asks for: up to `max_count` messages of the queue `identity` with wanted tags.
 
-    paths: StorePaths
+    `confirmed` are the topic's tags codes that are believed; not so of the queue offsets `misplaced`.
+    """
 
-    @property
-    def state(self) -> str:
-        """Return "running", "clean" or "unclean", as `StoreReader.state`."""
-        ...
+    identity: QueueIdentity
+    tag_filter: TagFilter
+    max_count: int
+    confirmed: ConfirmedTagCodes
+    misplaced: set[int]
 
-    def queues(self, topic: str) -> list[int]:
-        """Return the ids of the topic's queues."""
-        ...
 
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+@dataclass(slots=True)
+class _Gathered:
+    """What one get came to: `following` is the next queue offset, `last` the place of the last unit looked at."""
 
-    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None: ...
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
-        ...
+    selection: _Selection
+    following: int
+    last: int
+    status: GetMessageStatus = GetMessageStatus.NO_MATCHED_MESSAGE
+    skipped: list[SkippedMessages] = field(default_factory=list)
 
 
 class MessageGetter:
-    """Gets from one store."""
+    """Gets from one store, which ends at `log_end()`."""
 
     def __init__(
-        self, log: CommitLogView, queues: QueueTable, config: StoreConfig, max_phy_offset: Callable[[], int]
+        self,
+        log: CommitLogView,
+        queues: QueueTable,
+        config: StoreConfig,
+        tag_codes: TagCodes,
+        log_end: Callable[[], int],
     ) -> None:
-        self._log, self._queues, self._config, self._max_phy_offset = log, queues, config, max_phy_offset
+        self._log, self._queues, self._config, self._log_end = log, queues, config, log_end
+        self._tag_codes = tag_codes
         self._ext = ConsumeQueueExt(queues.paths.consume_queue_ext, config.mapped_file_size_consume_queue_ext)
         self._in_memory_bytes = _memory_bytes() * config.access_message_in_memory_max_ratio // 100
 
-    def get(
-        self, identity: QueueIdentity, offset: int, max_count: int, tags: str | None, confirmed: ConfirmedTagCodes
-    ) -> GetMessageResult:
-        """Up to `max_count` messages of the queue `identity` from `offset`; `confirmed` are its topic's tags codes.
+    def get(self, topic: str, queue_id: int, offset: int, max_count: int, tags: str | None) -> GetMessageResult:
+        """Return up to `max_count` messages of a queue from `offset`.
 
         What stands in the log has to say that it is the message, and its CRC has to agree. Messages that are missing
         or damaged are left out, and named by the result's `skipped`.
         """
-        topic, queue_id = identity.topic, identity.queue_id
         plain = self._queues.find(topic, queue_id)
         queue = plain or self._queues.find_batch(topic, queue_id)
         low, high = self._queues.bounds(topic, queue_id)
         if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        for refused, status, following in (
-            (high == 0, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0),
-            (offset < low, GetMessageStatus.OFFSET_TOO_SMALL, low),
-            (offset == high, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset),
-            (offset > high, GetMessageStatus.OFFSET_OVERFLOW_BADLY, high),
-        ):
-            if refused:
-                return GetMessageResult(status, following, low, high)
-        tag_filter = TagFilter.parse(tags)
-        min_phy_offset, max_phy_offset = self._log.min_phy_offset, self._max_phy_offset()
-        selection = _Selection(self._log, identity)
-        total, count, following, removed_until, last = 0, 0, offset, -1, max_phy_offset
-        skipped: list[SkippedMessages] = []
-        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        refused = _refusal(offset, low, high)
+        if refused is not None:
+            return GetMessageResult(*refused, low, high)
+        identity, tag_filter = queue_identity(self._config, topic, queue_id), TagFilter.parse(tags)
         misplaced: set[int] = set()
         if plain is not None and not tag_filter.matches_all:
             doubted = plain.misplaced(offset, plain.steps_end(offset, high, max_count))
             misplaced = {offset + at for at in np.flatnonzero(doubted).tolist()}
+        wanted = _Wanted(identity, tag_filter, max_count, self._tag_codes.of(topic), misplaced)
+        log_end = self._log_end()
+        gathered = self._gather(queue, wanted, offset, high, log_end)
+        if gathered.following == offset:  # its file is gone: on with the next
+            gathered.status, gathered.following = GetMessageStatus.OFFSET_FOUND_NULL, queue.next_known(offset, high)
+            gathered.skipped.append(SkippedMessages(offset, gathered.following - offset, -1, NO_UNIT))
+        return GetMessageResult(
+            gathered.status,
+            gathered.following,
+            low,
+            high,
+            gathered.selection.found,
+            skipped=self._still_there(identity, gathered.skipped) if gathered.skipped else (),
+            suggest_pulling_from_slave=log_end - gathered.last > self._in_memory_bytes,
+        )
+
+    def _gather(
+        self, queue: ConsumeQueue | BatchConsumeQueue, wanted: _Wanted, offset: int, high: int, log_end: int
+    ) -> _Gathered:
+        """Select the records of queue offsets [`offset`, `high`) until the answer is full."""
+        tag_filter, topic, queue_id = wanted.tag_filter, wanted.identity.topic, wanted.identity.queue_id
+        max_count, confirmed, misplaced = wanted.max_count, wanted.confirmed, wanted.misplaced
+        min_phy_offset = self._log.min_phy_offset
+        selection, total, count, removed_until = _Selection(self._log, wanted.identity), 0, 0, -1
+        gathered = _Gathered(selection, offset, log_end)
+        skipped = gathered.skipped
         for at, phy_offset, size, code, messages in queue.steps(offset, high, max_count):
-            in_memory = max_phy_offset - phy_offset <= self._in_memory_bytes
+            in_memory = log_end - phy_offset <= self._in_memory_bytes
             if selection.found and self._is_full(count, messages, total, size, max_count, in_memory):
                 break
-            if at > following:
-                skipped.append(SkippedMessages(following, at - following, -1, NO_UNIT))
-            following, last = at + messages, phy_offset
+            if at > gathered.following:
+                skipped.append(SkippedMessages(gathered.following, at - gathered.following, -1, NO_UNIT))
+            gathered.following, gathered.last = at + messages, phy_offset
             if phy_offset < removed_until:
                 skipped.append(SkippedMessages(at, messages, phy_offset, NO_LOG_FILE))
                 continue
@@ -120,33 +143,20 @@ class MessageGetter:
                 or selection.is_wanted(at, phy_offset, size, code, tag_filter, None if at in misplaced else confirmed)
             ):
                 if not selection.found:
-                    status = GetMessageStatus.NO_MATCHED_MESSAGE
+                    gathered.status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
             why = selection.take(at, phy_offset, size)
             if why is None:
                 total += selection.found[-1].size
                 count += messages
-                status = GetMessageStatus.FOUND
+                gathered.status = GetMessageStatus.FOUND
                 continue
             skipped.append(SkippedMessages(at, messages, phy_offset, why))
             if not selection.found:
-                status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                gathered.status = GetMessageStatus.MESSAGE_WAS_REMOVING
             if selection.file_is_gone and phy_offset < min_phy_offset:
                 removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
-        if following == offset:  # its file is gone: on with the next
-            status, following = GetMessageStatus.OFFSET_FOUND_NULL, queue.next_known(offset, high)
-            skipped.append(SkippedMessages(offset, following - offset, -1, NO_UNIT))
-        if skipped:
-            skipped = self._still_there(identity, skipped)
-        return GetMessageResult(
-            status,
-            following,
-            low,
-            high,
-            selection.found,
-            skipped=skipped,
-            suggest_pulling_from_slave=max_phy_offset - last > self._in_memory_bytes,
-        )
+        return gathered
 
     def _still_there(self, identity: QueueIdentity, skipped: list[SkippedMessages]) -> list[SkippedMessages]:
         """Return those of `skipped` that retention did not remove meanwhile."""
@@ -256,6 +266,17 @@ class _Selection:
             and frame.queue_offset == queue_offset
             and held.view[frame.topic_start : frame.topic_end] == self._topic
         )
+
+
+def _refusal(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
+    """Return the status of a get of which the queue has nothing, and the next offset; None where it has something."""
+    if high == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetMessageStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+    return (GetMessageStatus.OFFSET_OVERFLOW_BADLY, high) if offset > high else None
 
 
 def _memory_bytes() -> int:

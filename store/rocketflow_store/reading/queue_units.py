@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.reading.faults import ReadFaults
-    from rocketflow_store.reading.get_message import QueueTable
+    from rocketflow_store.reading.queue_table import QueueTable
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]

@@ -15,20 +15,23 @@ from rocketflow_store.model.errors import (
     OffsetOutOfRangeError,
     StoreAccessError,
     StoreError,
+    UnknownColumnError,
     UnreadableError,
 )
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.reading.queue_units import plain_queue_units, plain_units
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import ColumnBuilder, decompressed_runs
 from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import Self
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.reading.faults import ReadFaults
-    from rocketflow_store.reading.get_message import QueueTable
+    from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
     from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
@@ -63,6 +66,15 @@ class Wanted:
     columns: tuple[str, ...]
     tag_filter: TagFilter
     max_batch_bytes: int
+
+    @classmethod
+    def of(cls, columns: Sequence[str] | None, tags: str | None, max_batch_bytes: int) -> Self:
+        """Raise UnknownColumnError for a column that messages do not have; None are the default ones."""
+        names = DEFAULT_COLUMNS if columns is None else tuple(columns)
+        for name in names:
+            if name not in SOURCE_COLUMNS:
+                raise UnknownColumnError(name, SOURCE_COLUMNS)
+        return cls(names, TagFilter.parse(tags), max_batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)

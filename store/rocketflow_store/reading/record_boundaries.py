@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.model.message import MessageExt
-    from rocketflow_store.reading.get_message import QueueTable
+    from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
     Ints = npt.NDArray[np.int64]

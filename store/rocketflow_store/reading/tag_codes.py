@@ -38,6 +38,17 @@ class ConfirmedTagCodes:
         self._codes, self._array = codes, np.array(sorted(codes), np.int32)
 
 
+class TagCodes:
+    """The confirmed codes of every topic of one store."""
+
+    def __init__(self) -> None:
+        self._of_topic: dict[str, ConfirmedTagCodes] = {}
+
+    def of(self, topic: str) -> ConfirmedTagCodes:
+        """Return a topic's codes."""
+        return self._of_topic.setdefault(topic, ConfirmedTagCodes())
+
+
 def low_half(tags_code: int) -> int:
     """Return the low 32 bits of a tags code, signed."""
     low = tags_code & 0xFFFFFFFF

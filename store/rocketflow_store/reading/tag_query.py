@@ -21,19 +21,21 @@ from rocketflow_store.model.errors import CorruptRecordError, InvalidFilterError
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.reading.faults import SkipFaults
+from rocketflow_store.reading.queue_units import queue_units
 from rocketflow_store.reading.skipped import SkippedMessages
 from rocketflow_store.views.index.index_coverage import IndexCoverage, index_coverage
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.faults import ReadFaults
-    from rocketflow_store.reading.store_queries import StoreQueries
+    from rocketflow_store.reading.queue_table import QueueTable
+    from rocketflow_store.reading.time_search import TimeSearch
     from rocketflow_store.views.index.index_service import IndexService
 
 _UNITS_AT_ONCE: Final = 1 << 14
@@ -66,42 +68,51 @@ def tag_coverage(paths: StorePaths, index: IndexService, log: CommitLogView, end
 
 @dataclass(frozen=True, slots=True)
 class TagQuery:
-    """One query: `look` returns the message at a physical offset, None if it cannot be read or given out.
-
-    Messages were stored within [`begin`, `end`] ms, and are not before the physical offset `floor`.
-    """
+    """One query, for messages that were stored within [`begin`, `end`] ms."""
 
     topic: str
     tags: TagFilter
     begin: int
     end: int
-    floor: int
-    look: Callable[[int], MessageExt | None]
 
     @classmethod
-    def parse(
-        cls, topic: str, tags: str, begin: int, end: int, floor: int, look: Callable[[int], MessageExt | None]
-    ) -> TagQuery:
+    def parse(cls, topic: str, tags: str, begin: int, end: int) -> TagQuery:
         """Raise InvalidFilterError for an expression that matches every message."""
         chosen = TagFilter.parse(tags)
         if chosen.matches_all:
             raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
-        return cls(topic, chosen, begin, end, floor, look)
+        return cls(topic, chosen, begin, end)
+
+    def matches(self, message: MessageExt) -> bool:
+        """Return whether a message is asked for."""
+        if message.topic != self.topic or not self.tags.matches_tag(message.tags):
+            return False
+        return self.begin <= message.store_timestamp <= self.end
+
+
+class TagSearch:
+    """Answers a query with messages at or after the physical offset `floor`.
+
+    `look` returns the message at a physical offset, None if it cannot be read or given out.
+    """
+
+    def __init__(self, query: TagQuery, floor: int, look: Callable[[int], MessageExt | None]) -> None:
+        self._query, self._floor, self._look = query, floor, look
 
     def by_index(self, paths: StorePaths, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
         """Return messages at or after the physical offset `covered_from`, from which on the index is complete."""
         found, before = TagQueryResult(), -1
-        begin = max(self.begin - _SECOND_MS, 0)  # an entry's time is rounded down
+        query, begin = self._query, max(self._query.begin - _SECOND_MS, 0)  # an entry's time is rounded down
 
         def damaged(file: Path, number: int, why: str) -> None:
             damaged_entry(SkipFaults(), paths, file, number, why)
             found.complete = False
 
-        walks = [index.walk(self.topic, TAG_KEY_PREFIX + tag, begin, self.end, damaged) for tag in self.tags.tags]
+        walks = [index.walk(query.topic, TAG_KEY_PREFIX + tag, begin, query.end, damaged) for tag in query.tags.tags]
         looks = 0
         for phy_offset in islice(heapq.merge(*walks, reverse=True), _MAX_LOOKS):
             looks += 1
-            if phy_offset < max(covered_from, self.floor) or len(found.messages) >= most:
+            if phy_offset < max(covered_from, self._floor) or len(found.messages) >= most:
                 return found
             if phy_offset != before:
                 self._take(phy_offset, found)
@@ -109,30 +120,33 @@ class TagQuery:
         found.complete = found.complete and looks < _MAX_LOOKS
         return found
 
-    def by_units(self, queries: StoreQueries, queue_ids: Iterable[int], most: int, end: int) -> TagQueryResult:
+    def by_units(self, queues: QueueTable, times: TimeSearch, most: int, end: int) -> TagQueryResult:
         """Return messages before the physical offset `end`."""
         found = TagQueryResult()
-        for queue_id in queue_ids:
-            in_queue = self._in_queue(queries, queue_id, most, end)
+        for topic, queue_id in sorted(set(queues.names())):
+            if topic != self._query.topic:
+                continue
+            in_queue = self._in_queue(queues, times, queue_id, most, end)
             found.messages += in_queue.messages
             found.complete = found.complete and in_queue.complete
         found.messages = sorted(found.messages, key=lambda one: one.phy_offset, reverse=True)[:most]
         return found
 
-    def _in_queue(self, queries: StoreQueries, queue_id: int, most: int, end: int) -> TagQueryResult:
-        found, (low, high) = TagQueryResult(), queries.bounds(self.topic, queue_id)
-        if self.begin > 0 and low < high:
-            low = queries.get_offset_in_queue_by_time(self.topic, queue_id, self.begin)
+    def _in_queue(self, queues: QueueTable, times: TimeSearch, queue_id: int, most: int, end: int) -> TagQueryResult:
+        query, found = self._query, TagQueryResult()
+        low, high = queues.bounds(query.topic, queue_id)
+        if query.begin > 0 and low < high:
+            low = times.offset(query.topic, queue_id, query.begin)
         tolerant = SkipFaults()  # units that are missing are zeros
         for stop in range(high, low, -_UNITS_AT_ONCE):
-            units = queries.units(self.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, tolerant)
+            units = queue_units(queues, query.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, tolerant)
             there = written(units) & ~pre_blank(units)
             gone = lost(units) | ~written(units)
             found.complete = found.complete and not gone.any()
-            wanted = there & ~gone & (units["phy_offset"] < end) & (units["phy_offset"] >= self.floor)
-            if self.topic != SCHEDULE_TOPIC:  # its units say when the message is due
+            wanted = there & ~gone & (units["phy_offset"] < end) & (units["phy_offset"] >= self._floor)
+            if query.topic != SCHEDULE_TOPIC:  # its units say when the message is due
                 codes = units["tags_code"].astype(np.int64)
-                wanted &= self.tags.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
+                wanted &= query.tags.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
             for phy_offset in np.unique(units["phy_offset"][wanted].astype(np.int64))[::-1].tolist():
                 self._take(phy_offset, found)
                 if len(found.messages) >= most:
@@ -141,14 +155,10 @@ class TagQuery:
 
     def _take(self, phy_offset: int, found: TagQueryResult) -> None:
         """Take the message at an offset if it matches."""
-        message = self.look(phy_offset)
+        message = self._look(phy_offset)
         if message is None:
             found.complete = False
-        elif (
-            message.topic == self.topic
-            and self.tags.matches_tag(message.tags)
-            and self.begin <= message.store_timestamp <= self.end
-        ):
+        elif self._query.matches(message):
             found.messages.append(message)
 
 

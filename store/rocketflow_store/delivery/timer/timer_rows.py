@@ -57,8 +57,12 @@ class TimerReads(Protocol):
     """What the timer needs of a store or a reader."""
 
     path: Path
-    paths: StorePaths
-    config: StoreConfig
+
+    @property
+    def paths(self) -> StorePaths: ...
+
+    @property
+    def config(self) -> StoreConfig: ...
 
     @property
     def log(self) -> CommitLogView: ...
