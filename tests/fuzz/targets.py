@@ -498,12 +498,12 @@ def timer_log(data: bytes) -> None:
 
     A chain is read as a range, or walked where it is long: here that is more than two records for odd input.
     """
-    before, chains._SHORT = chains._SHORT, 2 if len(data) % 2 else 4096  # type: ignore[misc]
+    before, chains.SHORT_CHAIN = chains.SHORT_CHAIN, 2 if len(data) % 2 else 4096  # type: ignore[misc]
     path = placed("timerlog/00000000000000000000", data.ljust(4096, b"\0"))
     try:
         _read_timer_log(TimerLog(path.parent, 4096, room() / "tmp"), data)
     finally:
-        chains._SHORT = before  # type: ignore[misc]
+        chains.SHORT_CHAIN = before  # type: ignore[misc]
 
 
 def _read_timer_log(log: TimerLog, data: bytes) -> None:
@@ -575,7 +575,7 @@ def config_files(data: bytes) -> None:
     one = files.every[data[0] % len(files.every) if data else 0]
     placed(f"config/{one.NAME}", data[1:])
     _ = one.data_version
-    one._members()
+    one.members()
 
 
 def config_seeds() -> list[bytes]:

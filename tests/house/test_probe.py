@@ -1,30 +1,47 @@
-"""Tests look into a store through `rocketflow_store.testing.Probe`, whose names are few."""
+"""Tests look into the product by names that it offers; into an open store through `Probe`, whose names are few."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from rocketflow_store.testing import Probe
 
 TESTS: Final = Path(__file__).parents[1]
-STORES: Final = {"store", "opened", "reader", "writer"}
-STILL_PRIVATE: Final = {"tests/store/append/test_puts_together.py"}
-"""Puts other functions in the place of the write path's own."""
+PUBLIC: Final = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+"""Names of named tuples and of `os` that only look private."""
+PYSPARK: Final = {"_jvm", "_jsc", "_gateway", "_origin"}
+"""PySpark's ways to its JVM, which have no public names."""
+BY_NAME: Final = {"setattr", "getattr", "hasattr", "delattr", "object", "patch", "attrgetter"}
+"""Functions that take the name of an attribute: those of Python, of `monkeypatch` and of `unittest.mock.patch`."""
 
 
-def private_uses(path: Path) -> list[str]:
-    """Return the places where a test takes a private attribute of a store."""
-    return [
-        f"{path.name}:{node.lineno} {node.value.id}.{node.attr}"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in STORES
-        and node.attr.startswith("_")
-        and not node.attr.startswith("__")
-    ]
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC | PYSPARK
+
+
+def private_uses(path: str, text: str) -> Iterator[str]:
+    """The places where a test takes a private name of something else, as an attribute, by its name or by an import."""
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        ):
+            names = [node.attr]
+        elif isinstance(node, ast.Call) and called(node) in BY_NAME:
+            texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            names = [text.rpartition(".")[2] for text in texts[:1]]
+        elif isinstance(node, ast.ImportFrom):
+            names = [one.name for one in node.names]
+        yield from (f"{path}:{node.lineno} {name}" for name in names if is_private(name))
+
+
+def called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def test_probe_has_few_names() -> None:
@@ -32,6 +49,24 @@ def test_probe_has_few_names() -> None:
     assert len(names) <= 30, names
 
 
-def test_no_test_takes_private_attributes_of_a_store() -> None:
-    paths = [one for one in TESTS.rglob("*.py") if str(one.relative_to(TESTS.parent)) not in STILL_PRIVATE]
-    assert [use for path in paths for use in private_uses(path)] == []
+def test_no_test_takes_private_names() -> None:
+    found = [use for path in TESTS.rglob("*.py") for use in private_uses(str(path), path.read_text("utf-8"))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("store._put", 1),
+        ("Probe(store).put_lock._queue = 1", 1),
+        ("super()._commit()", 1),
+        ("monkeypatch.setattr(module, '_LIMIT', 1)", 1),
+        ("monkeypatch.setattr('package.module._LIMIT', 1)", 1),
+        ("patch.object(module, '_LIMIT', 1)", 1),
+        ("from package.module import _helper", 1),
+        ("self._own; cls._own; one.__class__; os._exit(1); pair._replace(a=1); spark._jvm", 0),
+        ("monkeypatch.setattr(module, 'LIMIT', '_text')", 0),
+    ],
+)
+def test_what_counts_as_private(text: str, count: int) -> None:
+    assert len(list(private_uses("x", text))) == count

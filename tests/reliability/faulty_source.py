@@ -80,7 +80,7 @@ class FaultyPort(DirectAppendPort):
     """Commits, and dies at the point asked for."""
 
     def commit(self, batch: SinkBatch) -> CommitResult:
-        faults, staging = Faults.of_this_process(), StorePaths(Path(self._options.path)).staging
+        faults, staging = Faults.of_this_process(), StorePaths(Path(self.options.path)).staging
         before = staged_files(staging)
         if (fault := faults.claim("commit-before", batch.batch_id)) is not None:
             die(fault)
@@ -223,4 +223,4 @@ class FaultyDataSource(RocketFlowDataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         sink.DirectAppendPort = FaultyPort  # type: ignore[attr-defined]
         made = sink.make_stream_writer(self.options, schema, overwrite)
-        return FaultyWriter(made._options)
+        return FaultyWriter(made.options)

@@ -55,7 +55,7 @@ class Here:
 
 def main() -> None:
     store, run_id, batch_rows = sys.argv[1:]
-    manual_requeue._BATCH_ROWS, manual_requeue._TASK_BYTES = int(batch_rows), 2048
+    manual_requeue.BATCH_ROWS, manual_requeue.TASK_BYTES = int(batch_rows), 2048
     job = RequeueJob(store, frozenset(), 0, None, wait=True)
     result = ManualRequeue(job, RequeueRequest(run_id, SOURCE, TARGET), EveryThird(store), Here()).run()
     print(f"done {result.rows} {result.total_rows}", flush=True)

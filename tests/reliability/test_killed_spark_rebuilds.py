@@ -37,7 +37,7 @@ _DEADLINE_S = 120
 DRIVER = f"""
 import sys
 from rocketflow_store.rebuild import log_ranges
-log_ranges._LEAST_RANGE = log_ranges._MOST_RANGE = {_RANGE}
+log_ranges.LEAST_RANGE = log_ranges.MOST_RANGE = {_RANGE}
 from rocketflow.spark import session
 from rocketflow.spark.rebuild import rebuild_job
 if sys.argv[1]:
@@ -57,8 +57,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, byt
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", _RANGE)
-    monkeypatch.setattr(log_ranges, "_MOST_RANGE", _RANGE)
+    monkeypatch.setattr(log_ranges, "LEAST_RANGE", _RANGE)
+    monkeypatch.setattr(log_ranges, "MOST_RANGE", _RANGE)
 
 
 def descendants(pid: int) -> Iterator[int]:

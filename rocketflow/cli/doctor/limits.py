@@ -14,7 +14,6 @@ _OPEN_FILES_A_BIG_STORE: Final = 65_536
 _MIN_MAP_COUNT: Final = 65_530
 _MAP_COUNT_ROCKETMQ: Final = 655_360
 _MAX_SWAPPINESS: Final = 10
-_SYSCTL: Final = Path("/proc/sys/vm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,13 @@ class Limit:
     remedy: str = ""
 
 
-def limits(config: StoreConfig | None = None) -> list[Limit]:
-    """The limits that concern a store of this configuration (by default RocketMQ's), as far as they are told."""
+def limits(config: StoreConfig | None = None, proc: Path = Path("/proc")) -> list[Limit]:
+    """The limits that concern a store of this configuration (by default RocketMQ's), as far as `proc` tells them."""
     config = config or StoreConfig()
-    found = [_open_files(), _file_size(config), _locked_memory(config)]
+    found = [_open_files(), _file_size(config), _locked_memory(config, proc)]
     for name, check in (("max_map_count", _map_count), ("swappiness", _swappiness)):
         try:
-            found.append(check(int((_SYSCTL / name).read_text())))
+            found.append(check(int((proc / "sys/vm" / name).read_text())))
         except (OSError, ValueError):
             continue
     return found
@@ -58,21 +57,21 @@ def _file_size(config: StoreConfig) -> Limit:
     return Limit("file size", value, fine, f"{_text(value)}; the largest file has {needed:,} bytes", remedy)
 
 
-def _locked_memory(config: StoreConfig) -> Limit:
+def _locked_memory(config: StoreConfig, proc: Path) -> Limit:
     value = _number(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])
     files = 3 * config.mapped_file_size_commit_log
     pool = config.transient_store_pool_size * config.mapped_file_size_commit_log
-    if value < 0 or value >= max(files, pool) or _may_lock_anything():
+    if value < 0 or value >= max(files, pool) or _may_lock_anything(proc):
         return Limit("locked memory", value, True, f"{_text(value)}; enough for warm-up and store pool")
     detail = f"{_text(value)}; warmMapedFileEnable would lock {files:,} bytes, transientStorePoolEnable {pool:,}"
     remedy = "where you use them: ulimit -l unlimited (memlock in limits.conf), or CAP_IPC_LOCK; else nothing is locked"
     return Limit("locked memory", value, True, detail, remedy)
 
 
-def _may_lock_anything() -> bool:
+def _may_lock_anything(proc: Path) -> bool:
     """CAP_IPC_LOCK, capability 14."""
     try:
-        status = Path("/proc/self/status").read_text()
+        status = (proc / "self/status").read_text()
     except OSError:
         return False
     effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")

@@ -51,7 +51,8 @@ NULL: Final = object()
 """Given as a value it is sent as null: kafka-python refuses None beside a key of None, Kafka does not."""
 
 
-def _leave_null() -> Any:
+def leave_null() -> Any:
+    """Return the serializer of values that are bytes already, or `NULL`."""
     from kafka.serializer import Serializer
 
     class LeaveNull(Serializer):  # type: ignore[misc]
@@ -110,7 +111,7 @@ def producer(options: BridgeOptions) -> Any:
         made = KafkaProducer(
             bootstrap_servers=options.bootstrap.split(","),
             transactional_id=options.transactional_id,
-            value_serializer=_leave_null(),
+            value_serializer=leave_null(),
             allow_auto_create_topics=False,
             **given,
         )

@@ -199,7 +199,7 @@ def _brought_back(
         row = int(headers.rows[at])
         low, high = np.searchsorted(headers.rows, [row, row + 1]).tolist()
         taken = {known[codes[one]].decode() for one in range(low, high) if plain[one]}
-        for name, value in _held(headers.values[at].as_py()).items():
+        for name, value in held_properties(headers.values[at].as_py()).items():
             if name not in taken:
                 rows.append(row)
                 titles.append(name)
@@ -211,7 +211,7 @@ def _brought_back(
     return np.unique(found)
 
 
-def _held(value: bytes | None) -> dict[str, str]:
+def held_properties(value: bytes | None) -> dict[str, str]:
     """Properties that a header `rocketmq.properties` holds and a store may be given; none where it is none of ours."""
     try:
         held = parse_json(value or b"")

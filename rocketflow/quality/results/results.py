@@ -65,13 +65,14 @@ def _results(store: str) -> Iterator[BatchResult]:
         for batch in reader.read(RESULT_TOPIC, 0, *bounds, columns=["body", "storeTimestamp"], faults=SkipFaults()):
             times = batch["storeTimestamp"].cast(pa.int64()).to_pylist()
             for body, stored_us in zip(batch["body"].to_pylist(), times, strict=True):
-                fields = _fields_of(body, store)
+                fields = fields_of(body, store)
                 if fields.get("version") != RESULT_VERSION:
                     raise UsageError(f"{store}: a result of version {fields.get('version')!r}; use the newer release")
                 yield BatchResult(fields, stored_us // 1000)
 
 
-def _fields_of(body: bytes, store: str) -> dict[str, Any]:
+def fields_of(body: bytes, store: str) -> dict[str, Any]:
+    """Return what a stored result holds."""
     try:
         fields = parse_json(body, allow_nan=True)
     except ValueError as error:

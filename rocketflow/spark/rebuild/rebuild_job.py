@@ -112,12 +112,12 @@ def run_in_own_session(
     try:
         if "ROCKETFLOW_DEBUG" not in os.environ:
             spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line
-        return run(spark, job, begin_progress() if begin_progress is not None else _print_progress())
+        return run(spark, job, begin_progress() if begin_progress is not None else print_progress())
     finally:
         spark.stop()
 
 
-def _print_progress() -> Progress:
+def print_progress() -> Progress:
     told, began = 0, time.monotonic()
 
     def step(done: int, total: int) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 UNITS_A_TASK: Final = 1 << 16
-_TASKS_A_CORE: Final = 4
+TASKS_A_CORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _deliver(
     now_ms = store.config.clock.now_ms()
     result = DeliveryResult(now_ms if until_ms is None else min(until_ms, now_ms))
     delivery = DelayDelivery(store)
-    at_once = max(spark.sparkContext.defaultParallelism, 1) * _TASKS_A_CORE
+    at_once = max(spark.sparkContext.defaultParallelism, 1) * TASKS_A_CORE
     total = None
     while True:
         result.next_due_ms = None
@@ -133,7 +133,7 @@ def _round(
         for level, start, end in ranges[:most_tasks]
     ]
     try:
-        found, parts = _in_order(_run(spark, tasks), result)
+        found, parts = _in_order(run_tasks(spark, tasks), result)
         chunks = list(load_all(parts, store.config.delay_levels_ms))
         moved = delivery.commit(found, chunks)
     except ProgressMovedError:
@@ -164,16 +164,17 @@ def _in_order(staged: Sequence[StagedRange], result: DeliveryResult) -> tuple[li
     return found, parts
 
 
-def _run(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRange]:
+def run_tasks(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRange]:
+    """Stage each range on an executor."""
     context = spark.sparkContext
     context.setJobDescription(f"rocketflow requeue: {sum(one.end - one.start for one in tasks)} delayed messages")
     try:
-        return context.parallelize(tasks, len(tasks)).map(_stage_there).collect()
+        return context.parallelize(tasks, len(tasks)).map(stage_there).collect()
     finally:
         context.setJobDescription(None)  # type: ignore[arg-type]
 
 
-def _stage_there(task: DueRange) -> StagedRange:
+def stage_there(task: DueRange) -> StagedRange:
     """One task, on an executor."""
     with shared_paths():
         return stage_range(task)

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.requeue import Queues, RequeueRequest, RequeueRun
     from rocketflow_store.spi.staging import StagedPart
 
-_BATCH_ROWS: Final = 200_000
+BATCH_ROWS: Final = 200_000
 _BATCH_BYTES: Final = 256 << 20
-_TASK_BYTES: Final = 8 << 20
+TASK_BYTES: Final = 8 << 20
 _SAMPLE_ROWS: Final = 5
 _SAMPLE_COLUMNS: Final = ("queueId", "queueOffset", "msgId", "keys", "tags", "reconsumeTimes", "storeTimestamp")
 
@@ -280,7 +280,7 @@ class ManualRequeue:
             result.topics[topic] = result.topics.get(topic, 0) + count
 
     def _batch_rows(self, choice: Choice, begin: int) -> int:
-        most = min(len(choice) - begin, _BATCH_ROWS, self._job.rate or _BATCH_ROWS)
+        most = min(len(choice) - begin, BATCH_ROWS, self._job.rate or BATCH_ROWS)
         fitting = int(np.searchsorted(np.cumsum(choice.sizes[begin : begin + most]), _BATCH_BYTES, side="right"))
         return min(max(fitting, 1), most)
 
@@ -322,7 +322,7 @@ class ManualRequeue:
         )
         directory = self._staging.directory(run.commit.batch_id + 1)
         ends = np.cumsum(choice.sizes)
-        count = max(1, min(int(ends[-1]) // _TASK_BYTES, len(rows), 4 * self._run_tasks.parallel))
+        count = max(1, min(int(ends[-1]) // TASK_BYTES, len(rows), 4 * self._run_tasks.parallel))
         cuts = np.searchsorted(ends, np.arange(1, count) * (int(ends[-1]) / count), side="right").tolist()
         mine = uuid.uuid4().hex[:8]
         tasks = [

@@ -88,7 +88,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch at a time; Spark makes a new object for every step, so nothing is kept in it."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: encode and stage this partition's rows."""
@@ -99,39 +99,39 @@ class StreamWriter(DataSourceStreamArrowWriter):
         run_id = context.getLocalProperty("spark.jobGroup.id")
         if query_id is None or batch_id is None:
             raise StoreError("no query id in the task context: the sink needs a Structured Streaming query")
-        sink_id = self._options.sink_id or query_id
-        return _stage(self._options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
+        sink_id = self.options.sink_id or query_id
+        return _stage(self.options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver: all staged rows into the log, once."""
-        location = self._options.checkpoint_location
+        location = self.options.checkpoint_location
         query_id = None if location is None else checkpoint.query_id(location)
-        _commit(self._options, messages, batchId, self._options.sink_id or query_id, query_id, more_follow=True)
+        _commit(self.options, messages, batchId, self.options.sink_id or query_id, query_id, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, after a failure: drop what was staged. A durable commit is never undone."""
-        _abort(self._options, messages, batchId)
+        _abort(self.options, messages, batchId)
 
 
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one batch; with option `txnId` it is written once however often it is run."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
         self._run_id = uuid.uuid4().hex
         self._sink_id = f"txn.{options.txn_id}" if options.txn_id else f"write.{self._run_id}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: encode and stage this partition's rows."""
-        return _stage(self._options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
+        return _stage(self.options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: all staged rows into the log, once."""
-        _commit(self._options, messages, 0, self._sink_id, self._sink_id)
+        _commit(self.options, messages, 0, self._sink_id, self._sink_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, after a failure: drop what was staged."""
-        _abort(self._options, messages, 0)
+        _abort(self.options, messages, 0)
 
 
 def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:

@@ -11,8 +11,8 @@ import numpy as np
 from rocketflow.spark.source.store_access import QueueBounds, SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey, StreamOffset
 
-_EXACT_UNITS: Final = 100_000
-_SAMPLE_UNITS: Final = 1000
+EXACT_UNITS: Final = 100_000
+SAMPLE_UNITS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ def measure_lag(stores: SourceStores, key: QueueKey, next_offset: int, bounds: Q
     waiting = bounds.high - start
     if waiting <= 0:
         return QueueLag(bounds.high)
-    if waiting <= _EXACT_UNITS:
+    if waiting <= EXACT_UNITS:
         sizes = stores.record_sizes(key, start, bounds.high)
     else:
-        first = stores.record_sizes(key, start, start + _SAMPLE_UNITS)
-        last = stores.record_sizes(key, bounds.high - _SAMPLE_UNITS, bounds.high)
+        first = stores.record_sizes(key, start, start + SAMPLE_UNITS)
+        last = stores.record_sizes(key, bounds.high - SAMPLE_UNITS, bounds.high)
         sizes = np.concatenate([first, last])
     size = int(sizes.sum()) * waiting // len(sizes) if sizes.all() else None
     stored_ms = stores.store_timestamp_ms(key, start)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 _WRITERS: Final = 2
-_SYNC_EVERY_BYTES: Final = 48 << 20
+SYNC_EVERY_BYTES: Final = 48 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class ParallelWriter:
         written = self._writer.write(placed)
         with self._lock:
             self._unsynced += written
-            if self._sync_early is None or self._syncing or self._unsynced < _SYNC_EVERY_BYTES:
+            if self._sync_early is None or self._syncing or self._unsynced < SYNC_EVERY_BYTES:
                 return
             self._unsynced, self._syncing = 0, True
         try:

@@ -57,6 +57,11 @@ class PutLock:
         self._lock = threading.Lock()
         self._queue: deque[WaitingPut] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many puts are in the queue."""
+        return len(self._queue)
+
     def acquire_now(self) -> bool:
         """Take the lock if nobody has it."""
         return self._lock.acquire(False)

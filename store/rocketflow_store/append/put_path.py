@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rocketflow_store.views.dispatch.side_queues import SideQueues
 
 
-_MANY_MESSAGES: Final = 256
+MANY_MESSAGES: Final = 256
 """From so many messages in batches on columns are made of them: that takes as long for a few as for these."""
 _MANY_BYTES: Final = 16 << 10
 """Bodies of batches from which on their entries are found together."""
@@ -207,7 +207,7 @@ class PutPath:
                 self._gate.check()
             now_ms = statistics.lock_began_ms = self._log_append.tick()
             entries = _entries(requests) if MessageBatch in map(type, requests) else {}
-            many = bool(entries) and sum(map(len, entries.values())) >= _MANY_MESSAGES
+            many = bool(entries) and sum(map(len, entries.values())) >= MANY_MESSAGES
             log, offsets = self._log_append.commit_log, self._log_append.offsets
             crc = self._property_crc
             run = RecordRun(log, offsets, self._side.is_plain, now_ms, by_columns=many, property_crc=crc)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.record_boundaries import RecordBoundaries
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
-_FIRST_CLEAN_S: Final = 60.0
+FIRST_CLEAN_S: Final = 60.0
 _OPEN: Final = weakref.WeakSet["MessageStore"]()
 
 
@@ -167,7 +167,7 @@ class MessageStore(StoreReads):
             "clean-resource",
             self._clean_step,
             self.config.clean_resource_interval / 1000,
-            first_s=_FIRST_CLEAN_S,
+            first_s=FIRST_CLEAN_S,
             failed=self._tell_held,
         )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Result = TypeVar("Result")
-_RETRY_S: Final = 0.02
+RETRY_S: Final = 0.02
 _FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
 _HELD: dict[tuple[int, int], str] = {}
 _TABLE_LOCK: Final = threading.Lock()
@@ -132,5 +132,5 @@ def when_free(action: Callable[[], Result], timeout_s: float, pause: Callable[[f
         try:
             return action()
         except StoreLockedError:
-            if time.monotonic() >= deadline or pause(_RETRY_S):
+            if time.monotonic() >= deadline or pause(RETRY_S):
                 raise

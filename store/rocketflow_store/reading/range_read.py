@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]
 
-_BLOCK: Final = 1 << 16
+BLOCK: Final = 1 << 16
 """Queue offsets that are looked up at once."""
 _MAX_CHUNK_ROWS: Final = 8192
 _MAX_DECOMPRESSED: Final = 32 << 20
@@ -151,7 +151,7 @@ class RangeRead:
                 self._skip(self._directory(), [SkippedMessages(removed, reached - removed, -1, _REMOVED)])
             if reached >= stop:
                 return
-            following = min(reached + _BLOCK, stop)
+            following = min(reached + BLOCK, stop)
             if following > high:
                 raise self._out_of_range(following)
             yield reached, following

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
 
-_LEAST_RANGE: Final = 8 << 20
-_MOST_RANGE: Final = 96 << 20
+LEAST_RANGE: Final = 8 << 20
+MOST_RANGE: Final = 96 << 20
 _RANGES_A_WORKER: Final = 6
 _LAST_PIECES: Final = 4
 """The last range of every worker is cut into so many: nobody waits for a whole one when the others are done."""
@@ -52,10 +52,10 @@ class CutPlan:
     @classmethod
     def of(cls, log_bytes: int, end: int, workers: int) -> CutPlan:
         """For a log of so many bytes up to `end`: several ranges for every worker, none that needs much memory."""
-        size = min(max(log_bytes // (workers * _RANGES_A_WORKER), _LEAST_RANGE), _MOST_RANGE)
+        size = min(max(log_bytes // (workers * _RANGES_A_WORKER), LEAST_RANGE), MOST_RANGE)
         if workers == 1:
             return cls(size, end, size)
-        return cls(size, end - workers * size, max(size // _LAST_PIECES, _LEAST_RANGE))
+        return cls(size, end - workers * size, max(size // _LAST_PIECES, LEAST_RANGE))
 
     def cuts(self, file_from_offset: int, limit: int) -> list[int]:
         """Where a file of `limit` bytes is to be cut (positions in it), and `limit`."""

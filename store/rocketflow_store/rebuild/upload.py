@@ -42,7 +42,7 @@ def run_upload(task: UploadTask) -> int:
 def check_target(target: RemoteDirectory) -> None:
     """StoreVersionError where the target holds queues or an index; what a stopped rebuild left there goes."""
     if MARK in dict(target.files()):
-        _sweep(target)
+        remove_unfinished(target)
     for room in _ROOMS:
         found = target.below(room).files(recursive=True)
         if found:
@@ -62,12 +62,13 @@ def upload(engine: Engine, target: RemoteDirectory, files: Sequence[tuple[Path, 
         engine.run(run_upload, tasks, "write to the target", lambda _: None)
     except BaseException:
         with suppress(RemoteStoreError):
-            _sweep(target)
+            remove_unfinished(target)
         raise
     target.remove(MARK)
 
 
-def _sweep(target: RemoteDirectory) -> None:
+def remove_unfinished(target: RemoteDirectory) -> None:
+    """Remove what a rebuild that did not come to its end left at the target, the mark last."""
     for room in _ROOMS:
         below = target.below(room)
         for name, _ in below.files(recursive=True):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from rocketflow.airflow.audit import _IN_HISTORY, _entry
+from rocketflow.airflow.audit import HISTORY, AuditReports
 from rocketflow.airflow.outcome import json_result
 from rocketflow.cli.app import run
 from rocketflow.errors import RocketFlowError
-from rocketflow.kafka.into_store.to_rows import _held
+from rocketflow.kafka.into_store.to_rows import held_properties
 from rocketflow.kafka.shared.mark import decode_mark
 from rocketflow.process.logging_setup import VARIABLE
-from rocketflow.quality.bodies.body_schema import _of_json_schema
-from rocketflow.quality.results.results import RESULT_TOPIC, _fields_of
+from rocketflow.quality.bodies.body_schema import body_spec
+from rocketflow.quality.results.results import RESULT_TOPIC, fields_of
 from rocketflow.quality.suites.suite import load_suite
 from rocketflow.spark.shared.checkpoint import query_id
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
@@ -31,9 +33,9 @@ deep = pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
     ("read", "named"),
     [
         (load_suite, "file.json"),
-        (lambda path: _of_json_schema(path, {}), "file.json"),
+        (lambda path: body_spec(str(path), "json"), "file.json"),
         (lambda path: decode_mark(path.read_bytes(), "marks-0 at 7"), "marks-0 at 7"),
-        (lambda path: _fields_of(path.read_bytes(), "/data/store"), f"/data/store: a message of {RESULT_TOPIC}"),
+        (lambda path: fields_of(path.read_bytes(), "/data/store"), f"/data/store: a message of {RESULT_TOPIC}"),
     ],
     ids=["suite", "schema", "mark", "result"],
 )
@@ -49,13 +51,16 @@ def test_deep_json_is_a_typed_error_that_names_its_place(
 
 @deep
 def test_deep_json_where_none_has_to_be_is_none(tmp_path: Path, text: str) -> None:
-    assert _held(text.encode()) == {}
+    assert held_properties(text.encode()) == {}
     assert json_result(['{"done": true}', text if text[0] == "{" else '{"a": ' + text]) == {"done": True}
     (tmp_path / "metadata").write_text(text)
     assert query_id(str(tmp_path)) is None
-    (tmp_path / "report.json").write_text(text)
-    entry = _entry(tmp_path / "report.json")
-    assert entry.keys() == {"file", "unreadable", *_IN_HISTORY}
+    reports = AuditReports(tmp_path, "store")
+    reports.home.mkdir()
+    (reports.home / "20260101T000000Z.json").write_text(text)
+    reports.keep(datetime(2026, 1, 2, tzinfo=UTC), {"exitCode": 0}, 10)
+    broken, whole = json.loads((reports.home / HISTORY).read_text())["reports"]
+    assert broken.keys() - whole.keys() == {"unreadable"}
     with pytest.raises(OptionError, match=r"startingOffsets.* characters\)") as caught:
         OptionValues({"startingOffsets": text}).json_object("startingOffsets", "an object")
     assert len(str(caught.value)) < 500

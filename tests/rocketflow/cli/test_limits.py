@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow.cli.doctor import limits as module
 from rocketflow.cli.doctor.limits import Limit, limits
 from rocketflow_store import StoreConfig
 
@@ -35,11 +34,14 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., di
             resource.RLIMIT_MEMLOCK: (memlock, -1),
         }
         monkeypatch.setattr(resource, "getrlimit", numbers.__getitem__)
-        monkeypatch.setattr(module, "_may_lock_anything", lambda: cap)
-        monkeypatch.setattr(module, "_SYSCTL", tmp_path)
-        (tmp_path / "max_map_count").write_text(f"{maps}\n")
-        (tmp_path / "swappiness").write_text(f"{swap}\n")
-        return {one.name: one for one in limits(StoreConfig(mapped_file_size_commit_log=1 << 30))}
+        for name, text in (
+            ("sys/vm/max_map_count", f"{maps}\n"),
+            ("sys/vm/swappiness", f"{swap}\n"),
+            ("self/status", f"Name:\tpython\nCapEff:\t{cap << 14:016x}\n"),
+        ):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return {one.name: one for one in limits(StoreConfig(mapped_file_size_commit_log=1 << 30), tmp_path)}
 
     return told
 
@@ -80,8 +82,8 @@ def test_a_capability_is_as_good_as_a_limit(machine: Callable[..., dict[str, Lim
 def test_a_system_without_these_settings(machine: Callable[..., dict[str, Limit]], tmp_path: Path) -> None:
     machine()
     for name in ("max_map_count", "swappiness"):
-        (tmp_path / name).unlink()
-    assert [one.name for one in limits()] == NAMES[:3]
+        (tmp_path / "sys/vm" / name).unlink()
+    assert [one.name for one in limits(proc=tmp_path)] == NAMES[:3]
 
 
 def test_the_real_limits_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,12 +137,12 @@ def test_info_finds_the_stretches_of_a_large_index_by_samples(
             opened.append_batch(pa.RecordBatch.from_pydict(rows), "rows")
         as_if_upgraded(path)
     found = info(capsys, path)
-    assert found["index"]["entries"] > tag_stretches._ALL_ENTRIES
+    assert found["index"]["entries"] > tag_stretches.ALL_ENTRIES
     assert not found["index"]["tagStretchesExact"]
     assert [one["tagEntries"] for one in found["index"]["tagStretches"]] == [False, True, False]
     out, _ = call(capsys, "store", "info", path)
     assert out.count("(found by samples)") == 3
-    monkeypatch.setattr(tag_stretches, "_ALL_ENTRIES", 1 << 30)
+    monkeypatch.setattr(tag_stretches, "ALL_ENTRIES", 1 << 30)
     exact = info(capsys, path)["index"]
     assert exact["tagStretchesExact"]
     assert exact["tagStretches"] == found["index"]["tagStretches"]

@@ -14,7 +14,7 @@ from typing import Any
 from kafka.errors import InvalidReplicationFactorError
 
 from rocketflow.kafka.bridge import run_bridge
-from rocketflow.kafka.client.clients import NULL, NullHeader, _leave_null, allow_null_headers
+from rocketflow.kafka.client.clients import NULL, NullHeader, allow_null_headers, leave_null
 from rocketflow.kafka.options.bridge_options import BridgeOptions, parse
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest
 from rocketflow_store import StoreConfig, StoreReader
@@ -96,7 +96,7 @@ class Topics:
 
         allow_null_headers()
         given = {"linger_ms": 10, "batch_size": 65536, **options}
-        return KafkaProducer(bootstrap_servers=self.address, value_serializer=_leave_null(), **given)
+        return KafkaProducer(bootstrap_servers=self.address, value_serializer=leave_null(), **given)
 
     @staticmethod
     def give(producer: Any, name: str, one: Sent, partition: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,12 @@ from rocketflow.kafka.errors import (
     TopicMissingError,
     TopicNameError,
 )
+from rocketflow.kafka.into_kafka import copy_out
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
+from rocketflow.kafka.into_store.store_port import StorePort
 from rocketflow.kafka.options.bridge_options import parse
+from rocketflow.kafka.shared.mark import Mark
 from rocketflow.kafka.shared.run_state import StopRequest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.model.errors import StoreLockedError
@@ -151,36 +155,43 @@ def test_a_corrupt_record_batch_ends_the_bridge(broker: KafkaBroker, topics: Top
     assert len(stored(store, source)[0]) == 3
 
 
-def test_the_second_of_two_bridges_of_one_id_fences_the_first(topics: Topics, store: str, name: Name) -> None:
+def test_the_second_of_two_bridges_of_one_id_fences_the_first(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, back = name("t"), name("back")
     topics.create(source, back)
     topics.send(source, some(40))
     asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--until-caught-up")
     first = KafkaToStore(asked, StopRequest())
 
-    class Slow(KafkaToStore):
-        def _commit_parts(self, parts):  # type: ignore[no-untyped-def]
-            if self._reading and not first.summary.rows:
-                first.run()  # another one is faster
-            return super()._commit_parts(parts)
+    opened, opens = StorePort.opened, []
 
+    def slowly(port: StorePort) -> AbstractContextManager[MessageStore]:
+        opens.append(port)
+        if len(opens) == 2:  # the first is the begin
+            first.run()  # another one is faster
+        return opened(port)
+
+    monkeypatch.setattr(StorePort, "opened", slowly)
     with pytest.raises(FencedBridgeError, match=r"another bridge with this id copied .* meanwhile"):
-        Slow(asked, StopRequest()).run()
+        KafkaToStore(asked, StopRequest()).run()
+    monkeypatch.undo()
     assert sum(map(len, stored(store, source).values())) == 40
 
     out = options("store-to-kafka", topics.address, store, "--topics", source, "--map", f"{back}={source}",
                   "--id", source, "--until-caught-up")  # fmt: skip
 
-    class Overtaken(StoreToKafka):
-        def _send_range(self, one, room):  # type: ignore[no-untyped-def]
-            sent = super()._send_range(one, room)
-            if not first.summary.stopped:
-                first.summary.stopped = "once"
-                assert StoreToKafka(out, StopRequest()).run().rows == 40
-            return sent
+    encode_mark, marks = copy_out.encode_mark, []
 
+    def overtaken(mark: Mark) -> bytes:
+        marks.append(mark)
+        if len(marks) == 1:  # the messages are sent, their mark is not
+            assert StoreToKafka(out, StopRequest()).run().rows == 40
+        return encode_mark(mark)
+
+    monkeypatch.setattr(copy_out, "encode_mark", overtaken)
     with pytest.raises(FencedBridgeError, match="another bridge with this id has begun"):
-        Overtaken(out, StopRequest()).run()
+        StoreToKafka(out, StopRequest()).run()
     assert sum(map(len, topics.read(back).values())) == 40
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 from kafka.errors import TopicAlreadyExistsError
 
 from rocketflow.kafka.errors import TopicReplacedError
+from rocketflow.kafka.into_kafka import copy_out
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
+from rocketflow.kafka.into_kafka.to_records import ProducerRows
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
-from rocketflow.kafka.shared.run_state import StopRequest
+from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest
 from rocketflow.kafka.shared.topic_record import TopicNote, check_note, id_text, note_topic, offsets_alone
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, options, stored
 
@@ -69,24 +72,25 @@ def test_into_the_store(topics: Topics, store: str, name: Name, behind: int) -> 
     assert sorted(bodies) == [*range(10), *range(100, 100 + behind)]
 
 
-def test_into_the_store_while_it_runs(topics: Topics, store: str, name: Name) -> None:
+def test_into_the_store_while_it_runs(topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch) -> None:
     source = name("t")
     topics.create(source)
     topics.send(source, some(10))
     asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--discover-ms", "200")
 
-    class Watched(KafkaToStore):
-        done = False
+    tell_due, done = BridgeSummary.tell_due, []
 
-        def _reap(self, *, wait: bool) -> None:
-            super()._reap(wait=wait)
-            if self.summary.rows == 10 and not self.done:
-                self.done = True
-                make_anew(topics, source)
-                topics.send(source, some(40, 100))
+    def watched(summary: BridgeSummary) -> bool:
+        if summary.rows == 10 and not done:
+            done.append(summary)
+            make_anew(topics, source)
+            topics.send(source, some(40, 100))
+        return tell_due(summary)
 
+    monkeypatch.setattr(BridgeSummary, "tell_due", watched)
     with pytest.raises(TopicReplacedError, match=WHY.format(source)):
-        Watched(asked, StopRequest()).run()
+        KafkaToStore(asked, StopRequest()).run()
+    assert done
     assert sum(map(len, stored(store, source).values())) == 10
 
 
@@ -107,7 +111,9 @@ def test_out_of_the_store(topics: Topics, store: str, name: Name) -> None:
     assert bridge("store-to-kafka", topics.address, store, *asked).rows == 20
 
 
-def test_out_of_the_store_while_it_runs(topics: Topics, store: str, name: Name) -> None:
+def test_out_of_the_store_while_it_runs(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = name("t"), name("copy")
     topics.create(source, target)
     topics.send(source, some(10))
@@ -117,15 +123,18 @@ def test_out_of_the_store_while_it_runs(topics: Topics, store: str, name: Name) 
         "--max-batch-rows", "4", "--kafka-option", "metadata_max_age_ms=100",
     )  # fmt: skip
 
-    class Watched(StoreToKafka):
-        def _send_range(self, one, room):  # type: ignore[no-untyped-def]
-            if self.summary.batches == 1 and topics.end(target):
-                make_anew(topics, target)
-                time.sleep(0.5)
-            return super()._send_range(one, room)
+    kafka_rows = copy_out.kafka_rows
+    copying = StoreToKafka(asked, StopRequest())
 
+    def watched(batch: pa.RecordBatch) -> ProducerRows:
+        if copying.summary.batches == 1 and topics.end(target):
+            make_anew(topics, target)
+            time.sleep(0.5)
+        return kafka_rows(batch)
+
+    monkeypatch.setattr(copy_out, "kafka_rows", watched)
     with pytest.raises(TopicReplacedError, match=WHY.format(target)):
-        Watched(asked, StopRequest()).run()
+        copying.run()
     assert topics.read(target) == {0: [], 1: []}
 
 

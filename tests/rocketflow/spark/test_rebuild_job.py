@@ -55,7 +55,7 @@ def test_what_apache_wrote(
     for room in ("consumequeue", "index"):
         shutil.rmtree(path / room)
     monkeypatch.setattr(
-        rebuild_job, "run_in_own_session", lambda job: rebuild_job.run(spark, job, rebuild_job._print_progress())
+        rebuild_job, "run_in_own_session", lambda job: rebuild_job.run(spark, job, rebuild_job.print_progress())
     )
     arguments = ["--store", str(path), "--config", str(CONF)]
     assert main([*arguments, "--dry-run"]) == 0

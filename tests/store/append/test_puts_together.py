@@ -6,8 +6,7 @@ import errno
 import os
 import random
 import threading
-from collections import deque
-from collections.abc import Callable
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +29,6 @@ SYNC = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 DEADLINE_S = 60
 
 
-class Queue(deque[Any]):
-    """The queue of a lock, that tells when so many puts are in it."""
-
-    def __init__(self, wanted: int) -> None:
-        super().__init__()
-        self.wanted, self.full = wanted, threading.Event()
-
-    def append(self, put: Any) -> None:
-        super().append(put)
-        if len(self) == self.wanted:
-            self.full.set()
-
-
 def put_behind_the_lock(store: MessageStore, count: int) -> tuple[list[threading.Thread], dict[int, Any]]:
     """`count` threads whose puts wait in the queue, and what came of them."""
     came: dict[int, Any] = {}
@@ -53,11 +39,13 @@ def put_behind_the_lock(store: MessageStore, count: int) -> tuple[list[threading
         except BaseException as error:
             came[number] = error
 
-    queue = Probe(store).put_lock._queue = Queue(count)
     threads = [threading.Thread(target=call, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
-    assert queue.full.wait(DEADLINE_S)
+    deadline = time.monotonic() + DEADLINE_S
+    while Probe(store).put_lock.waiting < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     return threads, came
 
 
@@ -68,15 +56,15 @@ def joined(threads: list[threading.Thread]) -> None:
 
 
 def counted(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many requests each run had."""
+    """How many bytes each write to the log had: a run is one."""
     runs: list[int] = []
-    real: Callable[..., Any] = store._put._append_run
+    real = Probe(store).commit_log.append
 
-    def append_run(requests: Any) -> Any:
-        runs.append(len(requests))
-        return real(requests)
+    def append(data: Any, stretches: Any) -> None:
+        runs.append(len(data))
+        real(data, stretches)
 
-    monkeypatch.setattr(store._put, "_append_run", append_run)
+    monkeypatch.setattr(Probe(store).commit_log, "append", append)
     return runs
 
 
@@ -92,7 +80,7 @@ def test_those_who_wait_are_one_run_and_one_sync(
         with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 50)
         joined(threads)
-        assert runs == [50]
+        assert runs == [store.max_phy_offset]
         if mode is FlushDiskType.SYNC_FLUSH:
             assert len(syncs) == 1
         assert sorted(one.queue_offset for one in came.values()) == list(range(50))
@@ -174,13 +162,13 @@ def test_who_is_taken_along_waits_no_longer_than_who_syncs(tmp_path: Path, monke
 def test_an_interrupted_thread_leaves_nobody_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
 
-        def interrupted(requests: Any) -> Any:
+        def interrupted(*_: Any) -> None:
             monkeypatch.undo()
             raise KeyboardInterrupt
 
         with Probe(store).put_lock:
             threads, came = put_behind_the_lock(store, 10)
-            monkeypatch.setattr(store._put, "_append_run", interrupted)
+            monkeypatch.setattr(Probe(store).commit_log, "append", interrupted)
         joined(threads)
         assert sum(isinstance(one, KeyboardInterrupt) for one in came.values()) == 1
         others = [one for one in came.values() if not isinstance(one, KeyboardInterrupt)]

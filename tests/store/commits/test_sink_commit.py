@@ -79,7 +79,7 @@ def keys(path: Path) -> Counter[str]:
 def test_parts_and_stores_with_and_without_property_crc(
     tmp_path: Path, store_crc: bool, part_crc: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_append, "_SYNC_EVERY_BYTES", 1)
+    monkeypatch.setattr(chunk_append, "SYNC_EVERY_BYTES", 1)
     path = tmp_path / "s"
     encoder_config = StoreConfig(enabled_append_prop_crc=part_crc)
     with MessageStore.open(path, StoreConfig(**SMALL, enabled_append_prop_crc=store_crc)) as store:
@@ -110,7 +110,7 @@ def test_a_damaged_part_takes_everything_back(tmp_path: Path) -> None:
 
 def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that failed once may say yes the next time: what it was asked for is not believed any more."""
-    monkeypatch.setattr(chunk_append, "_SYNC_EVERY_BYTES", 1)
+    monkeypatch.setattr(chunk_append, "SYNC_EVERY_BYTES", 1)
     path = tmp_path / "s"
     parts = [part(tmp_path / "staging", 0, 3000, StoreConfig())]
     store = MessageStore.open(path, StoreConfig(**SMALL))

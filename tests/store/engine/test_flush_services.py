@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
-from rocketflow_store.append.bulk_append import BulkAppend
-from rocketflow_store.append.chunk_append import PlacedChunk
+from rocketflow_store.append.log_append import LogAppend
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
@@ -17,7 +17,6 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreFencedError
-from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.testing import Probe
 
 START = 1_700_000_000_000
@@ -122,14 +121,13 @@ def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
     """A write to each of many queues costs more than its bytes: a batch makes as few of them as it can."""
     seen = []
 
-    def append_and_flush(self: BulkAppend, chunk: EncodedChunk) -> PlacedChunk:
-        placed = append(self, chunk)
+    def publish_and_flush(*given: Any) -> None:
+        publish(*given)
         Probe(store).flush_log()
-        seen.append((Probe(store).flushed_offset == placed.end, store.max_offset("t", 0)))
-        return placed
+        seen.append((Probe(store).flushed_offset == Probe(store).wrote_offset, store.max_offset("t", 0)))
 
-    append = BulkAppend._append_chunk
-    monkeypatch.setattr(BulkAppend, "_append_chunk", append_and_flush)
+    publish = LogAppend.publish
+    monkeypatch.setattr(LogAppend, "publish", publish_and_flush)
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 9_000, "queueId": [n % 100 for n in range(9_000)]})
     with opened(tmp_path / "s", clock, mapped_file_size_commit_log=1 << 24) as store:
         store.create_topic("t", 100)

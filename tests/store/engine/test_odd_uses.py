@@ -6,6 +6,7 @@ import os
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,13 +169,13 @@ def test_repair_of_what_is_no_store(tmp_path: Path, name: str | None) -> None:
 def test_an_index_file_has_blocks_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look into a hole of a full disk ends the process."""
     seen = []
-    read = IndexFile._read_header
+    map_file = os_files.map_file
 
-    def reading(file: IndexFile) -> object:
-        seen.append(file.path.stat().st_blocks)
-        return read(file)
+    def mapping(fd: int, *given: Any, **options: Any) -> object:
+        seen.append(os.fstat(fd).st_blocks)
+        return map_file(fd, *given, **options)
 
-    monkeypatch.setattr(IndexFile, "_read_header", reading)
+    monkeypatch.setattr(os_files, "map_file", mapping)
     IndexFile.create(tmp_path / "20261122000000000", 50, 200, None).close()
     assert min(seen) > 0
 

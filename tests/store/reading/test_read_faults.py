@@ -71,7 +71,7 @@ def test_skip_policy_counts_and_reports_what_the_strict_one_raises(tmp_path: Pat
 def test_read_that_skips_goes_on_after_retention_took_its_next_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_read, "_BLOCK", 10)
+    monkeypatch.setattr(range_read, "BLOCK", 10)
     fill(tmp_path / "s")
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         skipped: list[SkippedMessages] = []

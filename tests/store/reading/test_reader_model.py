@@ -275,7 +275,7 @@ class StoreLife(RuleBasedStateMachine):
     def put_client_batch(self, rows: list[Row], topic: str, queue_id: int, by_columns: bool) -> None:
         rows = [replace(one, topic=topic, queue_id=queue_id) for one in rows]
         entries = [BatchEntry(0, one.body, encode_properties(one.properties)) for one in rows]
-        with patch.object(put_path, "_MANY_MESSAGES", 1 if by_columns else 64):
+        with patch.object(put_path, "MANY_MESSAGES", 1 if by_columns else 64):
             result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
         size = sum(map(self.size_of, rows)) + BLANK_SIZE
         if not result.stored:  # the store reckons with the longest that a record can become

@@ -49,8 +49,8 @@ from tests.support.simulated_disk import SimulatedDisk, State
 def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Several ranges in every file of a small log."""
     size = 200_000 if "golden_store" in request.fixturenames else 5000
-    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", size)
-    monkeypatch.setattr(log_ranges, "_MOST_RANGE", size)
+    monkeypatch.setattr(log_ranges, "LEAST_RANGE", size)
+    monkeypatch.setattr(log_ranges, "MOST_RANGE", size)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -510,12 +510,12 @@ def test_an_index_with_wrong_chains_is_not_swapped_in(
     make(path, 61, 100)
     lose(path)
     before = everything(path)
-    right = index_build._Build._chain
+    right = index_build.SlotTable.follow
 
-    def chain(self: index_build._Build, key_hashes: np.ndarray, first: int) -> np.ndarray:
+    def follow(self: index_build.SlotTable, key_hashes: np.ndarray, first: int) -> np.ndarray:
         return wrong(right(self, key_hashes, first), first)
 
-    monkeypatch.setattr(index_build._Build, "_chain", chain)
+    monkeypatch.setattr(index_build.SlotTable, "follow", follow)
     with pytest.raises(RebuildFailedError, match=why):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before

@@ -67,10 +67,10 @@ class Watched(LocalEngine):
 def test_a_task_takes_what_its_range_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A range is no larger than it is in a file of any size; the densest one takes this much."""
     fill(tmp_path / "s", 700_000)
-    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", log_ranges._MOST_RANGE)  # as of a log of any size
+    monkeypatch.setattr(log_ranges, "LEAST_RANGE", log_ranges.MOST_RANGE)  # as of a log of any size
     engine = Watched()
     result = rebuild_store(tmp_path / "s", engine=engine)
-    assert result.bytes > log_ranges._MOST_RANGE
+    assert result.bytes > log_ranges.MOST_RANGE
     assert result.index_entries == 2 * result.records
     assert 0 < engine.most_mib < TASK_MIB, engine.most_mib
 
@@ -81,8 +81,8 @@ def test_the_driver_knows_counts_alone(tmp_path: Path, monkeypatch: pytest.Monke
     for count in (5000, 50_000):
         path, engine = tmp_path / str(count), Watched()
         fill(path, count)
-        monkeypatch.setattr(log_ranges, "_LEAST_RANGE", count * 30)
-        monkeypatch.setattr(log_ranges, "_MOST_RANGE", count * 30)
+        monkeypatch.setattr(log_ranges, "LEAST_RANGE", count * 30)
+        monkeypatch.setattr(log_ranges, "MOST_RANGE", count * 30)
         made = rebuild_store(path, engine=engine)
         reports = [one for one in engine.reports if isinstance(one, ScanReport)]
         assert (made.queues, made.records) == (QUEUES, count)
@@ -97,7 +97,7 @@ NOTHING_KNOWN = KnownPlaces(DamagedBytes(), {}, lambda queue, first: None, lambd
 
 def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
     """The reports of a log of 1 KiB records whose queues are all in every range."""
-    each = (log_ranges._MOST_RANGE // 1100) // queues
+    each = (log_ranges.MOST_RANGE // 1100) // queues
     found = []
     for number in range(ranges):
         runs = QueueRuns(
@@ -116,7 +116,7 @@ def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
 
 def test_a_tebibyte_is_planned_in_memory_of_a_driver(growth: Callable[[], float]) -> None:
     """100 queues, all of which every range has: reports as they come from tasks, and the plan of all files."""
-    ranges = (1 << 40) // log_ranges._MOST_RANGE
+    ranges = (1 << 40) // log_ranges.MOST_RANGE
     reports = [pickle.loads(pickle.dumps(one)) for one in of_a_tebibyte(ranges, 100)]
     plans = plan_queues(reports, PartKind.UNITS, 300_000, {}, NOTHING_KNOWN, JudgedPlaces())
     index = plan_index(reports, 20_000_000 - 1)

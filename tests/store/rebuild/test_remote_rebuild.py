@@ -36,8 +36,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(autouse=True)
 def short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several ranges in every file of a small log."""
-    monkeypatch.setattr(log_ranges, "_LEAST_RANGE", 5000)
-    monkeypatch.setattr(log_ranges, "_MOST_RANGE", 5000)
+    monkeypatch.setattr(log_ranges, "LEAST_RANGE", 5000)
+    monkeypatch.setattr(log_ranges, "MOST_RANGE", 5000)
 
 
 def put(uri: str, path: Path) -> None:
@@ -168,7 +168,7 @@ def test_an_upload_that_was_stopped(s3: S3Server, tmp_path: Path, monkeypatch: p
         rebuild_store(path, RebuildRequest(target=target.uri), SIZES)
     assert target.files(recursive=True) == []
     with monkeypatch.context() as killed:
-        killed.setattr(upload, "_sweep", lambda _: None)
+        killed.setattr(upload, "remove_unfinished", lambda _: None)
         with pytest.raises(RemoteStoreError, match="is full"):
             rebuild_store(path, RebuildRequest(target=target.uri), SIZES)
     assert upload.MARK in dict(target.files())

@@ -123,7 +123,7 @@ def test_few_messages_are_stored_as_many(seed: int, crc: bool, tmp_path: Path, m
     runs = [[batch() for _ in range(rng.choice([1, 1, 2, 6]))] for _ in range(45)]
     files = []
     for number, many in enumerate((0, 1 << 30)):
-        monkeypatch.setattr(put_path, "_MANY_MESSAGES", many)
+        monkeypatch.setattr(put_path, "MANY_MESSAGES", many)
         root = tmp_path / str(number)
         config = StoreConfig(
             mapped_file_size_commit_log=256 << 10,
@@ -144,7 +144,7 @@ def test_few_messages_are_stored_as_many(seed: int, crc: bool, tmp_path: Path, m
 
 @pytest.mark.parametrize("many", [0, 1 << 30])
 def test_entries_without_a_key_get_one_each(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_path, "_MANY_MESSAGES", many)
+    monkeypatch.setattr(put_path, "MANY_MESSAGES", many)
     own = [b"", b"a\x01b", b"XUNIQ_KEY\x01no\x02", b"UNIQ_KEY\x01mine\x02", b"a\x01b\x02UNIQ_KEY\x01mine too"]
     body = encode_batch_body([BatchEntry(0, b"body", properties) for properties in own])
     with MessageStore.open(tmp_path / "s", StoreConfig()) as store:

@@ -108,7 +108,7 @@ def test_slots_that_did_not_reach_the_disk_are_made_again(tmp_path: Path) -> Non
 
 
 def test_many_blocks_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketflow_store.views.index.index_file._BLOCK_ENTRIES", 7)
+    monkeypatch.setattr("rocketflow_store.views.index.index_file.BLOCK_ENTRIES", 7)
     for keep in (6, 7, 8, 29, 30):
         index = filled(tmp_path / str(keep), 30)
         index.recover(100 * keep, time_of)

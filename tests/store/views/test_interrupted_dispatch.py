@@ -10,7 +10,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+from rocketflow_store.metadata.native.confirm import ConfirmFile
+from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.index import index_file
 from tests.support.damage import CONFIG
 
@@ -30,11 +31,11 @@ def whole(path: Path, count: int) -> bool:
     return found == [1] * count and verify_store(path).findings == []
 
 
-@pytest.mark.parametrize("method", ["_dispatch_all", "_confirm"])
+@pytest.mark.parametrize(("part", "method"), [(Dispatcher, "dispatch_run"), (ConfirmFile, "confirm")])
 def test_rows_wait_until_all_of_them_are_dispatched(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, part: type, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = getattr(ConfirmedDispatch, method)
+    real = getattr(part, method)
 
     def interrupted(*arguments: Any) -> None:
         real(*arguments)
@@ -42,7 +43,7 @@ def test_rows_wait_until_all_of_them_are_dispatched(
 
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         put(store, 0)
-        monkeypatch.setattr(ConfirmedDispatch, method, interrupted)
+        monkeypatch.setattr(part, method, interrupted)
         with pytest.raises(Interrupted):
             put(store, 1)
         monkeypatch.undo()
@@ -57,17 +58,17 @@ def test_an_index_put_that_was_interrupted_loses_no_older_key(
     """The slot names the new entry, the header does not count it yet; the chain of older ones hangs on it."""
 
     class Slots:
-        unpack_from = index_file._SLOT_STRUCT.unpack_from
+        unpack_from = index_file.SLOT_STRUCT.unpack_from
 
         def pack_into(self, *arguments: Any) -> None:
             monkeypatch.undo()
-            index_file._SLOT_STRUCT.pack_into(*arguments)
+            index_file.SLOT_STRUCT.pack_into(*arguments)
             raise Interrupted
 
     with MessageStore.open(tmp_path / "s", replace(CONFIG, max_hash_slot_num=1)) as store:
         for number in range(20):
             put(store, number)
-        monkeypatch.setattr(index_file, "_SLOT_STRUCT", Slots())
+        monkeypatch.setattr(index_file, "SLOT_STRUCT", Slots())
         with pytest.raises(Interrupted):
             put(store, 20)
         if not stopped:

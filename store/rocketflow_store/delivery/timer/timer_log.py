@@ -45,7 +45,7 @@ TIMER_UNIT_SIZE: Final = TIMER_UNIT_DTYPE.itemsize
 TIMER_BLANK: Final = struct.Struct(">iqi")
 _CHAIN_SCAN: Final = 8
 """A range of the log is read as a whole for a chain that is at least one in so many of its records."""
-_SHORT: Final = 4096
+SHORT_CHAIN: Final = 4096
 _CRC_BLOCK: Final = 8 << 20
 
 assert TIMER_UNIT_SIZE == 52
@@ -217,7 +217,7 @@ class TimerLog:
         self._check_place(last)
         if first > last:
             raise CorruptRecordError(self.directory, last, "the newest record of a tick stands before its first")
-        if (last - first) // TIMER_UNIT_SIZE <= max(_SHORT, _CHAIN_SCAN * count):
+        if (last - first) // TIMER_UNIT_SIZE <= max(SHORT_CHAIN, _CHAIN_SCAN * count):
             return self._chain_in(first, last, precision_ms, tick_ms)
         walked: list[Units] = []
         at = last
@@ -231,7 +231,7 @@ class TimerLog:
             if at < 0:
                 break
             self._check_place(at)
-            if len(walked) >= _SHORT:  # a long chain: look at the rest of its range as a whole
+            if len(walked) >= SHORT_CHAIN:  # a long chain: look at the rest of its range as a whole
                 return np.concatenate([self._chain_in(first, at, precision_ms, tick_ms), *walked[::-1]])
         return np.concatenate(walked[::-1])
 

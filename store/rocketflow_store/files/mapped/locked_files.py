@@ -21,7 +21,7 @@ class LockedFiles:
     """Maps of the files that are locked; a file that the system does not let lock is used as any other."""
 
     def __init__(self, unlock_after_s: float = _UNLOCK_AFTER_S) -> None:
-        self._unlock_after_s = unlock_after_s
+        self.unlock_after_s = unlock_after_s
         self._maps: dict[int, mmap.mmap] = {}  # by offset of the file
         self._due: dict[int, float] = {}
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class LockedFiles:
 
     def went_on_to(self, offset: int) -> None:
         """The log begins the file at `offset`: those before it need not be kept for long."""
-        due = time.monotonic() + self._unlock_after_s
+        due = time.monotonic() + self.unlock_after_s
         with self._lock:
             for one in self._maps:
                 if one < offset:

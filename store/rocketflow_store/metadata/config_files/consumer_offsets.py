@@ -99,7 +99,7 @@ class ConsumerOffsetsFile(JsonConfigFile):
             offsets[topic_and_group(key, "offsetTable")] = offset_map(object_field(table, key), key)
         self._offsets = offsets
 
-    def _members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         table = {
             f"{topic}{SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in sorted(offsets.items())}
             for (topic, group), offsets in self._offsets.items()

@@ -42,5 +42,5 @@ class DelayOffsetsFile(JsonConfigFile):
     def _adopt(self, document: dict[str, Any]) -> None:
         self._offsets = offset_map(object_field(document, "offsetTable"), "offsetTable")
 
-    def _members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         return {"offsetTable": {str(level): offset for level, offset in sorted(self._offsets.items())}}

@@ -91,7 +91,7 @@ class JsonConfigFile(ABC):
         """Take over the members of `document`; ValueError, and nothing changed, where they make no sense."""
 
     @abstractmethod
-    def _members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         """The members to write, `dataVersion` apart."""
 
     def _refresh(self) -> None:
@@ -132,7 +132,7 @@ class JsonConfigFile(ABC):
     def _persist(self) -> None:
         """Write the current members under the next data version. Previous content stays as `.bak` if it was good."""
         version = self._version.next(self._clock.now_ms())
-        document = {**self._document, "dataVersion": version.to_json(), **self._members()}
+        document = {**self._document, "dataVersion": version.to_json(), **self.members()}
         directory = self.path.parent
         if not directory.is_dir():
             try:

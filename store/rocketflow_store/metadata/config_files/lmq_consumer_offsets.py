@@ -23,8 +23,8 @@ class LmqConsumerOffsetsFile(ConsumerOffsetsFile):
         super()._adopt(document)
         self._offsets |= found
 
-    def _members(self) -> dict[str, Any]:
-        members = super()._members()
+    def members(self) -> dict[str, Any]:
+        members = super().members()
         light = {
             f"{topic}{SEPARATOR}{group}": offsets[0]
             for (topic, group), offsets in self._offsets.items()

@@ -153,6 +153,6 @@ class SubscriptionGroupsFile(JsonConfigFile):
         self._forbidden = object_field(document, "forbiddenTable")
         self._groups = groups
 
-    def _members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         groups = {name: config.to_json() for name, config in self._groups.items()}
         return {"forbiddenTable": self._forbidden, "subscriptionGroupTable": groups}

@@ -165,5 +165,5 @@ class TopicsFile(JsonConfigFile):
             topics[name] = TopicConfig.from_json(name, object_field(table, name))
         self._topics = topics
 
-    def _members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         return {"topicConfigTable": {name: config.to_json() for name, config in self._topics.items()}}

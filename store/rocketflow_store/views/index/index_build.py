@@ -62,10 +62,36 @@ def build_index_file(
     return build.header
 
 
+class SlotTable:
+    """The newest entry of every slot, 0 for none."""
+
+    def __init__(self, slots: int) -> None:
+        self.newest = np.zeros(slots, np.int32)
+
+    def follow(self, key_hashes: Numbers, first: int) -> Numbers:
+        """Note entries from number `first` on; the entry that each one follows in its slot, 0 for none."""
+        newest = self.newest
+        slots = (key_hashes % len(newest)).astype(np.intp)
+        numbers = np.arange(first, first + len(slots), dtype=np.int32)
+        before = newest[slots]
+        newest[slots] = numbers
+        again = np.flatnonzero(newest[slots] != numbers)
+        if len(again):
+            newest[slots[again]] = _SHARED
+            rows = np.flatnonzero(newest[slots] == _SHARED)
+            rows = rows[np.argsort(slots[rows], kind="stable")]
+            shared = slots[rows]
+            follows = np.flatnonzero(shared[1:] == shared[:-1])
+            before[rows[follows + 1]] = numbers[rows[follows]]
+            last = np.append(np.flatnonzero(shared[1:] != shared[:-1]), len(rows) - 1)
+            newest[shared[last]] = numbers[rows[last]]
+        return before
+
+
 class _Build:
     def __init__(self, fd: int, path: Path, hash_slot_num: int, previous: IndexHeader | None) -> None:
         self._fd, self._path = fd, path
-        self._newest = np.zeros(hash_slot_num, np.int32)
+        self._slots = SlotTable(hash_slot_num)
         self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
         self.header = IndexHeader()
         if previous is not None:
@@ -82,7 +108,7 @@ class _Build:
         entries = np.empty(count, ENTRY_DTYPE)
         entries["key_hash"] = some["key_hash"]
         entries["phy_offset"] = some["phy_offset"]
-        entries["prev_index"] = before = self._chain(some["key_hash"], first)
+        entries["prev_index"] = before = self._slots.follow(some["key_hash"], first)
         entries["time_diff"] = self._seconds(times, header.begin_timestamp)
         if first == 1:  # its first entry alone is measured against the time that was carried over
             header.begin_timestamp, header.begin_phy_offset = int(times[0]), int(some["phy_offset"][0])
@@ -95,8 +121,9 @@ class _Build:
     def finish(self) -> None:
         """Slots and header."""
         at = HEADER_SIZE
-        for start in range(0, len(self._newest), _SLOTS_AT_ONCE):
-            some = self._newest[start : start + _SLOTS_AT_ONCE].astype(">i4")
+        newest = self._slots.newest
+        for start in range(0, len(newest), _SLOTS_AT_ONCE):
+            some = newest[start : start + _SLOTS_AT_ONCE].astype(">i4")
             self._write(at, memoryview(some.view(np.uint8).data))
             at += some.nbytes
         header = self.header
@@ -106,25 +133,6 @@ class _Build:
     def _write(self, position: int, data: memoryview) -> None:
         os_files.write_at(self._fd, self._path, position, data)
         os_files.begin_writeback(self._fd, position, data.nbytes)
-
-    def _chain(self, key_hashes: Numbers, first: int) -> Numbers:
-        """The entry that each one follows in its slot, 0 for none; the slots know the newest ones then."""
-        newest = self._newest
-        slots = (key_hashes % len(newest)).astype(np.intp)
-        numbers = np.arange(first, first + len(slots), dtype=np.int32)
-        before = newest[slots]
-        newest[slots] = numbers
-        again = np.flatnonzero(newest[slots] != numbers)
-        if len(again):
-            newest[slots[again]] = _SHARED
-            rows = np.flatnonzero(newest[slots] == _SHARED)
-            rows = rows[np.argsort(slots[rows], kind="stable")]
-            shared = slots[rows]
-            follows = np.flatnonzero(shared[1:] == shared[:-1])
-            before[rows[follows + 1]] = numbers[rows[follows]]
-            last = np.append(np.flatnonzero(shared[1:] != shared[:-1]), len(rows) - 1)
-            newest[shared[last]] = numbers[rows[last]]
-        return before
 
     @staticmethod
     def _seconds(times: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int64]:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _GROW_ENTRIES: Final = 1 << 20
-_BLOCK_ENTRIES: Final = 1 << 18
+BLOCK_ENTRIES: Final = 1 << 18
 MAX_TIME_DIFF: Final = 0x7FFFFFFF
 _FOREVER_MS: Final = (1 << 63) - 1
 _MIN_SORTED_BITS: Final = 32
-_SLOT_STRUCT: Final = struct.Struct(">i")
+SLOT_STRUCT: Final = struct.Struct(">i")
 
 
 @dataclass(slots=True)
@@ -210,9 +210,9 @@ class IndexFile:
         slots, entry_at, read_slot = (
             self.hash_slot_num,
             self._entries_at + ENTRY_SIZE * number,
-            _SLOT_STRUCT.unpack_from,
+            SLOT_STRUCT.unpack_from,
         )
-        write_slot, write_entry = _SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
+        write_slot, write_entry = SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
         begin, new_slots = header.begin_timestamp, 0
         seconds = 0 if begin <= 0 else min(max(int((store_timestamp - begin) / 1000), 0), MAX_TIME_DIFF)
         if number <= 1:
@@ -397,8 +397,8 @@ class IndexFile:
     def _blocks(self, count: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Entries 1 to `count` as views of a bounded number of them, each with the number of its first."""
         table = self.entry_table(count)
-        for first in range(1, count + 1, _BLOCK_ENTRIES):
-            yield first, table[first : first + _BLOCK_ENTRIES]
+        for first in range(1, count + 1, BLOCK_ENTRIES):
+            yield first, table[first : first + BLOCK_ENTRIES]
 
     def sync(self) -> None:
         """Make everything put so far durable."""

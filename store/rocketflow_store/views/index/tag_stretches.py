@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-_ALL_ENTRIES: Final = 1 << 18
+ALL_ENTRIES: Final = 1 << 18
 """Of an index with at most so many entries all are read."""
 _BLOCK_ENTRIES: Final = 1 << 14
 _SAMPLES: Final = 128
@@ -92,7 +92,7 @@ class TagJudge:
 
     def stretches(self, floor: int, end: int) -> TagStretches:
         """Return the stretches of a log of [`floor`, `end`)."""
-        if self.entries <= _ALL_ENTRIES:
+        if self.entries <= ALL_ENTRIES:
             blocks = range(0, self.entries, _BLOCK_ENTRIES)
             parts = [self._judge(start, min(start + _BLOCK_ENTRIES, self.entries)) for start in blocks]
             return TagStretches(_stretches(parts, floor, end))

@@ -101,7 +101,7 @@ def test_a_driver_that_fails_in_front_of_its_commit_leaves_everything_for_the_ne
 
     with monkeypatch.context() as patch:
         patch.setattr(DelayDelivery, "commit", failing)
-        patch.setattr(delay_driver, "_TASKS_A_CORE", 1)
+        patch.setattr(delay_driver, "TASKS_A_CORE", 1)
         with pytest.raises(SinkCommitError, match="no"):
             deliver_due_on_spark(spark, path, config=config(NOW + 5000))
     assert 0 < len(list(chain(*delivered(path).values()))) < COUNT
@@ -115,7 +115,7 @@ def test_somebody_else_delivers_between_plan_and_commit(
 ) -> None:
     """Another thread of the driver's process: the commit is refused and planned again."""
     monkeypatch.setattr(delay_driver, "UNITS_A_TASK", 500)
-    run, others = delay_driver._run, []
+    run, others = delay_driver.run_tasks, []
 
     def meanwhile(session: SparkSession, tasks: Any) -> Any:
         staged = run(session, tasks)
@@ -131,7 +131,7 @@ def test_somebody_else_delivers_between_plan_and_commit(
         stores.append(opened(*given))
         return stores[-1]
 
-    monkeypatch.setattr(delay_driver, "_run", meanwhile)
+    monkeypatch.setattr(delay_driver, "run_tasks", meanwhile)
     monkeypatch.setattr(delay_driver.MessageStore, "open", remember)
     result = deliver_due_on_spark(spark, path, config=config(NOW + 5000))
     assert result["rows"] == COUNT // 2
@@ -139,7 +139,7 @@ def test_somebody_else_delivers_between_plan_and_commit(
 
 
 def test_few_are_delivered_without_a_task(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delay_driver, "_run", None)
+    monkeypatch.setattr(delay_driver, "run_tasks", None)
     assert deliver_due_on_spark(spark, path, config=config(NOW + 5000))["rows"] == COUNT
 
 
@@ -151,7 +151,7 @@ def test_a_store_in_use_is_refused(spark: SparkSession, path: Path) -> None:
 def test_an_executor_that_does_not_see_the_store_says_so(path: Path) -> None:
     task = DueRange(str(path) + "-not-there", config(NOW), 1, 0, 5, NOW, str(path / "rocketflow" / "staging" / "x"))
     with pytest.raises(PathNotSharedError, match="share"):
-        delay_driver._stage_there(task)
+        delay_driver.stage_there(task)
 
 
 def test_a_part_has_records_of_one_kind(tmp_path: Path) -> None:

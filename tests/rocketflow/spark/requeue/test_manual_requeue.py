@@ -154,7 +154,7 @@ def test_rows_are_fixed_at_the_start_and_a_stopped_run_goes_on(
 ) -> None:
     path = tmp_path / "s"
     dead_letters(path, 90)
-    monkeypatch.setattr(manual_requeue, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(manual_requeue, "BATCH_ROWS", 10)
     real, seen = manual_requeue.advance_run, []
 
     def stops(*arguments: Any) -> Any:
@@ -225,8 +225,8 @@ def test_two_runs_at_once_with_one_id_move_each_row_once(
 ) -> None:
     path = tmp_path / "s"
     dead_letters(path, 60)
-    monkeypatch.setattr(manual_requeue, "_BATCH_ROWS", 6)
-    monkeypatch.setattr(lock, "_RETRY_S", 0.002)
+    monkeypatch.setattr(manual_requeue, "BATCH_ROWS", 6)
+    monkeypatch.setattr(lock, "RETRY_S", 0.002)
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda _: requeue(spark, path, "r", rate=300), range(2)))
     assert sorted(moved(path, "r")) == list(range(60))

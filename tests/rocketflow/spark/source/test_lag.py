@@ -31,8 +31,8 @@ def test_messages_bytes_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     expected = QueueLag(400, 300, int(sizes.sum()), 5000)
     assert measure_lag(stores, KEY, 100, bounds, stored + 5000) == expected
     assert measure_lag(stores, KEY, 400, bounds, stored) == QueueLag(400)
-    monkeypatch.setattr(lag_module, "_EXACT_UNITS", 100)
-    monkeypatch.setattr(lag_module, "_SAMPLE_UNITS", 10)
+    monkeypatch.setattr(lag_module, "EXACT_UNITS", 100)
+    monkeypatch.setattr(lag_module, "SAMPLE_UNITS", 10)
     estimate = measure_lag(stores, KEY, 100, bounds, stored).bytes
     assert abs(estimate - expected.bytes) < expected.bytes // 50
 

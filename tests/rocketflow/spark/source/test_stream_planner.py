@@ -277,7 +277,7 @@ def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
 
 def test_places_of_a_key_are_all_of_them_or_unknown(tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(60), queues=1), *numbered("other", range(60), queues=1)])
-    stores = PlannedQuery(tmp_path / "s", subscribe="orders").planner._stores
+    stores = SourceStores(PlannedQuery(tmp_path / "s", subscribe="orders").options.stores)
     places = stores.offsets_of_key("", "orders", "k3", 7)
     assert places is not None
     assert sorted(places) == [(0, offset) for offset in (3, 13, 23, 33, 43, 53)]
