@@ -30,10 +30,8 @@ from rocketflow_store.commits.staged_part import load, stage
 from rocketflow_store.delivery.delay.redelivery import redelivery
 from rocketflow_store.delivery.timer import timer_log as chains
 from rocketflow_store.delivery.timer.placement import TimerProgress, decode_progress
-from rocketflow_store.delivery.timer.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
-from rocketflow_store.delivery.timer.timer_files import TimerStop, decode_timer_stop
-from rocketflow_store.delivery.timer.timer_log import TIMER_BLANK, TIMER_UNIT_DTYPE, TimerLog, decode_units
-from rocketflow_store.delivery.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SLOTS, TimerWheel
+from rocketflow_store.delivery.timer.timer_log import TimerLog, decode_units
+from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
@@ -41,6 +39,8 @@ from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, en
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
+from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
+from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, TIMER_BLANK, TIMER_UNIT_DTYPE, WHEEL_SLOTS
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
@@ -50,6 +50,7 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope, decode_envelope
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.stop_record import StopRecord
+from rocketflow_store.metadata.native.timer_stop import TimerStop, decode_timer_stop
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_id

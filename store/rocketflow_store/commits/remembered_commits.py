@@ -6,20 +6,15 @@ of that batch would be stored a second time. The envelope is copied before the l
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.files import os_files
-from rocketflow_store.files.fastjson import parse_json_object
-from rocketflow_store.files.json_fields import text_field
 from rocketflow_store.metadata.native.commit_envelope import (
     CommitEnvelope,
-    decode_envelope,
     envelope_of,
 )
-from rocketflow_store.model.errors import StoreVersionError
+from rocketflow_store.metadata.native.remembered_envelopes import add_envelopes, read_envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +29,12 @@ _LAST_OF_A_TAG: Final = 64
 
 def remembered_commit(paths: StorePaths, sink_id: str) -> CommitEnvelope | None:
     """The last commit of a sink of which the log tells nothing any more."""
-    body = _load(paths).get(sink_id)
-    return None if body is None else decode_envelope(body.encode("utf-8", "replace"))
+    return read_envelopes(paths.sinks).get(sink_id)
 
 
 def remembered_sinks(paths: StorePaths) -> set[str]:
     """Return the ids of sinks whose last commit retention took from the log."""
-    return set(_load(paths))
+    return set(read_envelopes(paths.sinks))
 
 
 def remember_commits(
@@ -63,16 +57,4 @@ def remember_commits(
             if envelope is not None:
                 newest.setdefault(envelope.sink_id, envelope)
     if newest:
-        known = _load(paths)
-        known.update({sink_id: envelope.encode().decode() for sink_id, envelope in newest.items()})
-        os_files.write_atomically(paths.sinks, json.dumps(known, indent=1, sort_keys=True).encode())
-
-
-def _load(paths: StorePaths) -> dict[str, str]:
-    try:
-        known = parse_json_object(os_files.read_file(paths.sinks).decode("utf-8"))
-        return {sink_id: text_field(known, sink_id, "") for sink_id in known}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise StoreVersionError(paths.sinks, f"is not readable ({error}); restore it, or remove it") from error
+        add_envelopes(paths.sinks, newest)

@@ -49,7 +49,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-_LIGHT_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
+LIGHT_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
 """Of a store with light queues."""
 
 
@@ -157,7 +157,7 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
     coming = iter(chunks)
     try:
         begun = next(coming, None)
-        schema = _SCHEMA if begun is None or begun.light is None else _LIGHT_SCHEMA
+        schema = _SCHEMA if begun is None or begun.light is None else LIGHT_SCHEMA
         with pa.ipc.new_stream(pa.PythonFile(spill, "w"), schema) as stream:
             for chunk in chain([] if begun is None else [begun], coming):
                 rows += len(chunk.sizes)
@@ -200,7 +200,7 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
     ]
     if chunk.light is None:
         return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-    return pa.RecordBatch.from_arrays([*columns, *chunk.light.as_lists(count)], schema=_LIGHT_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, *chunk.light.as_lists(count)], schema=LIGHT_SCHEMA)
 
 
 def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
@@ -254,7 +254,7 @@ def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
     name = part.path or "inline part"
     try:
         stream = pa.ipc.open_stream(source)
-        if stream.schema not in (_SCHEMA, _LIGHT_SCHEMA):
+        if stream.schema not in (_SCHEMA, LIGHT_SCHEMA):
             raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
         for batch in stream:
             batch.validate(full=True)

@@ -15,6 +15,7 @@ A unit's place in the file says nothing about its queue offset: units are found 
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import numpy as np
@@ -31,5 +32,6 @@ BATCH_UNIT_DTYPE: Final = np.dtype(
         ("reserved", ">i4"),
     ]
 )
+BATCH_UNIT_STRUCT: Final = struct.Struct(">qiqqqhii")
 BATCH_UNIT_SIZE: Final = 46
-assert BATCH_UNIT_DTYPE.itemsize == BATCH_UNIT_SIZE
+assert BATCH_UNIT_DTYPE.itemsize == BATCH_UNIT_STRUCT.size == BATCH_UNIT_SIZE

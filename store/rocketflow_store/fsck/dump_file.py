@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE, BATCH_UNIT_STRUCT
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.format.index_layout import (
@@ -18,7 +19,11 @@ from rocketflow_store.format.index_layout import (
     ENTRY_STRUCT,
     HEADER_SIZE,
     HEADER_STRUCT,
+    INDEX_NAME_DIGITS,
     layout_of_size,
+)
+from rocketflow_store.format.index_layout import (
+    SLOT_SIZE as INDEX_SLOT_SIZE,
 )
 from rocketflow_store.format.record import (
     BLANK_MAGIC,
@@ -29,20 +34,31 @@ from rocketflow_store.format.record import (
     SIZE_AND_MAGIC,
     decode_record,
 )
+from rocketflow_store.format.timer_checkpoint_layout import TIMER_CHECKPOINT_STRUCT
+from rocketflow_store.format.timer_layout import (
+    DELETE,
+    ROLL,
+    SLOT_SIZE,
+    SLOT_STRUCT,
+    TIMER_BLANK,
+    TIMER_UNIT_SIZE,
+    TIMER_UNIT_STRUCT,
+    WHEEL_SIZE,
+)
 from rocketflow_store.model.errors import CorruptRecordError, NotAStoreError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TIMER_UNIT: Final = struct.Struct(">iqiqiqiiq")
-_TIMER_UNIT_HEAD: Final = struct.pack(">i", _TIMER_UNIT.size)
-_TIMER_BLANK_SIZE: Final = 16
-_WHEEL_SIZE: Final = 38_707_200
-_WHEEL_SLOT: Final = struct.Struct(">qqqii")
-_TIMER_CHECK: Final = struct.Struct(">qqqqqqq")
-_BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
-_INDEX_NAME_DIGITS: Final = 17
+_TIMER_UNIT_HEAD: Final = struct.pack(">i", TIMER_UNIT_SIZE)
 _LOOK: Final = 1 << 20
+_NATIVE: Final = {
+    **dict.fromkeys(("stop", "ends", "deleted", "timer", "swap"), "checked"),
+    "confirm": "confirm",
+    "healing": "json",
+    "store.id": "text",
+}
+"""Files of RocketFlow's own that their names and folder tell."""
 
 
 def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
@@ -87,8 +103,8 @@ def kind_of(path: Path) -> str | None:
         "store.meta",
     ):
         return "json"
-    if path.parent.name == "rocketflow" and name in ("stop", "ends"):
-        return "checked"
+    if "rocketflow" in (path.parent.name, path.parent.parent.name) and name in _NATIVE:
+        return _NATIVE[name]
     folders = [parent.name for parent in path.parents]
     for folder, kind in (
         ("commitlog", "commitlog"),
@@ -110,11 +126,11 @@ def _kind_by_content(path: Path) -> str | None:
         os_files.close_file(fd)
     if len(head) >= BLANK_SIZE and SIZE_AND_MAGIC.unpack_from(head)[1] in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
         return "commitlog"
-    if path.stat().st_size == _WHEEL_SIZE:
+    if path.stat().st_size == WHEEL_SIZE:
         return "timerwheel"
-    if len(head) >= _TIMER_UNIT.size and head[:4] == _TIMER_UNIT_HEAD and 0 < head[15] < 16 and not any(head[12:15]):
+    if len(head) >= TIMER_UNIT_SIZE and head[:4] == _TIMER_UNIT_HEAD and 0 < head[15] < 16 and not any(head[12:15]):
         return "timerlog"
-    if path.name.isdigit() and len(path.name) == _INDEX_NAME_DIGITS and layout_of_size(path.stat().st_size):
+    if path.name.isdigit() and len(path.name) == INDEX_NAME_DIGITS and layout_of_size(path.stat().st_size):
         return "index"
     if path.name.isdigit() and len(path.name) >= 20 and path.stat().st_size % UNIT_SIZE == 0:
         return "consumequeue"
@@ -194,8 +210,8 @@ def _consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _batch_consume_queue(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    for position in range(0, len(data) - _BATCH_UNIT.size + 1, _BATCH_UNIT.size):
-        phy_offset, size, tags_code, store_time, base, count, _, _ = _BATCH_UNIT.unpack_from(data, position)
+    for position in range(0, len(data) - BATCH_UNIT_SIZE + 1, BATCH_UNIT_SIZE):
+        phy_offset, size, tags_code, store_time, base, count, _, _ = BATCH_UNIT_STRUCT.unpack_from(data, position)
         if size <= 0 or count <= 0:
             return
         yield {
@@ -219,7 +235,7 @@ def _index(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     yield {"kind": "header", "position": 0, **header, "slots": layout[0] if layout else None}
     if layout is None:
         return
-    start = HEADER_SIZE + 4 * layout[0]
+    start = HEADER_SIZE + INDEX_SLOT_SIZE * layout[0]
     for number in range(1, min(header["indexCount"], layout[1])):
         position = start + ENTRY_SIZE * number
         key_hash, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack_from(data, position)
@@ -249,13 +265,13 @@ def _checkpoint(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _timer_wheel(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    for position in range(0, len(data) - _WHEEL_SLOT.size + 1, _WHEEL_SLOT.size):
-        tick, first, last, count, magic = _WHEEL_SLOT.unpack_from(data, position)
+    for position in range(0, len(data) - SLOT_SIZE + 1, SLOT_SIZE):
+        tick, first, last, count, magic = SLOT_STRUCT.unpack_from(data, position)
         if tick or count:
             yield {
                 "kind": "slot",
                 "position": position,
-                "slot": position // _WHEEL_SLOT.size,
+                "slot": position // SLOT_SIZE,
                 "timeSeconds": tick,
                 "timeMs": tick * 1000,
                 "firstPos": first,
@@ -267,16 +283,16 @@ def _timer_wheel(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 def _timer_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     position, base = 0, int(path.name) if path.name.isdigit() else 0
-    while position + _TIMER_BLANK_SIZE <= len(data):
-        (size,) = struct.unpack_from(">i", data, position)
-        if struct.unpack_from(">i", data, position + 12)[0] == BLANK_MAGIC:
+    while position + TIMER_BLANK.size <= len(data):
+        size, _, blank_magic = TIMER_BLANK.unpack_from(data, position)
+        if blank_magic == BLANK_MAGIC:
             yield {"kind": "blank", "position": position, "size": size}
             return
-        if size != _TIMER_UNIT.size or position + size > len(data):
-            if any(data[position : position + _TIMER_UNIT.size]):
+        if size != TIMER_UNIT_SIZE or position + size > len(data):
+            if any(data[position : position + TIMER_UNIT_SIZE]):
                 yield {"kind": "damaged", "position": position, "why": f"a record of {size} bytes"}
             return
-        _, previous, magic, written_ms, delay_ms, phy_offset, msg_size, topic_hash, _ = _TIMER_UNIT.unpack_from(
+        _, previous, magic, written_ms, delay_ms, phy_offset, msg_size, topic_hash, _ = TIMER_UNIT_STRUCT.unpack_from(
             data, position
         )
         yield {
@@ -285,8 +301,8 @@ def _timer_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
             "offset": base + position,
             "prevPos": previous,
             "magic": magic,
-            "roll": bool(magic & 2),
-            "delete": bool(magic & 4),
+            "roll": bool(magic & ROLL),
+            "delete": bool(magic & DELETE),
             "writeTimeMs": written_ms,
             "delayMs": delay_ms,
             "dueTimeMs": written_ms + delay_ms,
@@ -307,8 +323,8 @@ def _timer_check(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         "timestamp",
         "counter",
     )
-    padded = bytes(data).ljust(_TIMER_CHECK.size, b"\0")
-    yield {"kind": "timercheck", **dict(zip(names, _TIMER_CHECK.unpack_from(padded), strict=True))}
+    padded = bytes(data).ljust(TIMER_CHECKPOINT_STRUCT.size, b"\0")
+    yield {"kind": "timercheck", **dict(zip(names, TIMER_CHECKPOINT_STRUCT.unpack_from(padded), strict=True))}
 
 
 def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
@@ -322,12 +338,32 @@ def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
-    from rocketflow_store.metadata.native.checked_json import read_checked_json
+    from rocketflow_store.metadata.native.checked_json import decode_checked_json
 
-    value = read_checked_json(path)
-    if value is None:
-        raise CorruptRecordError(path, 0, f"its {len(data)} bytes are not what their CRC is of")
-    yield {"kind": path.name, "content": value}
+    try:
+        value = decode_checked_json(bytes(data))
+    except ValueError as error:
+        raise CorruptRecordError(path, 0, f"its {len(data)} bytes are not what their CRC is of ({error})") from error
+    yield {"kind": path.name.removesuffix(".bak"), "content": value}
+
+
+def _confirm(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
+    from rocketflow_store.metadata.native.confirm import decode_confirm
+
+    confirmed = decode_confirm(bytes(data))
+    if confirmed is None:
+        raise CorruptRecordError(path, 0, f"{len(data)} bytes are no confirm file")
+    yield {
+        "kind": "confirm",
+        "confirmOffset": confirmed.confirm_offset,
+        "durableOffset": confirmed.durable_offset,
+        "pid": confirmed.pid,
+        "abortMtimeNs": confirmed.abort_mtime_ns,
+        "syncFlush": confirmed.synced,
+        "recordCrcFrom": confirmed.record_crc_from,
+        "durableTimestamp": confirmed.durable_timestamp,
+        "tagEntriesFrom": confirmed.tag_entries_from,
+    }
 
 
 def _text(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
@@ -337,6 +373,7 @@ def _text(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 _DUMPERS: Final = {
     "checked": _checked,
     "commitlog": _commit_log,
+    "confirm": _confirm,
     "consumequeue": _consume_queue,
     "batchconsumequeue": _batch_consume_queue,
     "index": _index,

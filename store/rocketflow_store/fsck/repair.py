@@ -7,7 +7,6 @@ shortened here but by recovery; nothing is changed or moved without a copy in `q
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from contextlib import suppress
@@ -31,14 +30,22 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
-from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS, fitted_to
+from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
-from rocketflow_store.metadata.layout.store_meta import FORMAT_VERSION, refuse_another_version
+from rocketflow_store.metadata.layout.store_meta import refuse_another_version
 from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.healing import begin_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord, believed_record
+from rocketflow_store.metadata.native.store_meta_fields import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    PROFILE_KEY,
+    SIZE_KEYS,
+    STORE_ID_KEY,
+    encode_meta_fields,
+)
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import NotAStoreError, StoreError, StoreVersionError, UnreadableError
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
@@ -553,14 +560,14 @@ class _Apply:
         kept = self._quarantine.keep_file(path)
         known, recorded = _LOOKS_LIKE_ID.search(raw), recorded_layout(self._paths.root)
         store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
-        body = {
-            "storeId": known.group().decode() if known and recorded is None else store_id,
-            "formatVersion": FORMAT_VERSION,
+        fields = {
+            STORE_ID_KEY: known.group().decode() if known and recorded is None else store_id,
+            FORMAT_VERSION_KEY: FORMAT_VERSION,
             **{key: getattr(self._config, name) for name, key in SIZE_KEYS.items()},
-            "derivedProfile": self._profile,
+            PROFILE_KEY: self._profile,
             **({} if self._paths.layout.is_default else self._paths.layout.as_dict()),
         }
-        os_files.write_atomically(path, json.dumps(body, indent=1).encode())
+        os_files.write_atomically(path, encode_meta_fields(fields))
         self._quarantine.note(HEALED, path, 0, one.length, one.detail, kept)
 
     def _checkpoint(self) -> None:

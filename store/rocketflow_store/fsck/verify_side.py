@@ -13,8 +13,14 @@ from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.checkpoint_layout import CHECKPOINT_SIZE, CHECKPOINT_STRUCT, decode_checkpoint
 from rocketflow_store.format.derived_profile import PROFILES
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import StoreLayout
+from rocketflow_store.metadata.native.store_meta_fields import (
+    FORMAT_VERSION_KEY,
+    PROFILE_KEY,
+    SIZE_KEYS,
+    STORE_ID_KEY,
+    read_meta_fields,
+)
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC
 
@@ -124,11 +130,11 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
         return
     size = _size(paths.meta)
     try:
-        body = parse_json_object(os_files.read_file(paths.meta).decode("utf-8"))
-        profile = text_field(body, "derivedProfile", "")
+        body = read_meta_fields(paths.meta)
+        profile = text_field(body, PROFILE_KEY, "")
         if profile not in ("", *PROFILES):
             raise ValueError(f"derivedProfile is {profile!r}, not one of {', '.join(PROFILES)}")
-        _ = body["storeId"], int64_field({"formatVersion": body["formatVersion"]}, "formatVersion", 0)
+        _ = body[STORE_ID_KEY], int64_field({FORMAT_VERSION_KEY: body[FORMAT_VERSION_KEY]}, FORMAT_VERSION_KEY, 0)
         sizes = {name: int64_field({name: body[key]}, name, 0) for name, key in SIZE_KEYS.items()}
         StoreLayout.from_dict(body)
     except (OSError, ValueError, KeyError) as error:

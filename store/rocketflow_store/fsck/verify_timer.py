@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.delivery.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
-from rocketflow_store.delivery.timer.timer_log import TIMER_UNIT_SIZE, decode_units, units_in_file
-from rocketflow_store.delivery.timer.timer_wheel import SLOT_DTYPE, SLOT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
+from rocketflow_store.delivery.timer.timer_log import decode_units, units_in_file
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import MappedFile
+from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint
+from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, TIMER_UNIT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
 from rocketflow_store.model.errors import CorruptRecordError, UnreadableError
 
 if TYPE_CHECKING:

@@ -4,24 +4,19 @@ What is to be done stands in a journal before the first rename: `rocketflow/rebu
 file, and the new files are by then. A process that is killed in front of it has changed nothing; behind it, the next
 open for writing (or the next rebuild) goes on. A file takes the place of another by one rename, so that no reader ever
 finds none; the old ones keep a second name in the side directory until everything is durable.
-
-One line with the CRC-32 of the rest, then JSON; places are from the store's root on.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.metadata.native.healing import end_healing, unfinished_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord
-from rocketflow_store.model.errors import StoreVersionError
+from rocketflow_store.metadata.native.swap_journal import SwapJournal, read_swap_journal, write_swap_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,38 +51,21 @@ class DerivedSwap:
 
         StoreAccessError where it cannot be read, StoreVersionError where it cannot be understood.
         """
-        journal = _journal(paths)
-        try:
-            head, _, body = os_files.read_file(journal).partition(b"\n")
-        except FileNotFoundError:
+        told = read_swap_journal(_journal(paths))
+        if told is None:
             return None
-        except OSError as error:
-            raise os_files.access_error(journal, error) from error
-        try:
-            if int(head, 16) != zlib.crc32(body):
-                raise ValueError("its CRC differs")
-            told: dict[str, Any] = parse_json_object(body.decode("utf-8"))
-            root = paths.root
-            return cls(
-                tuple((_within(root, new), _within(root, place)) for new, place in told["moves"]),
-                tuple(_within(root, one) for one in told["removed"]),
-                bool(told["everything"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreVersionError(
-                journal, f"cannot be understood ({error}); remove it, and run `rocketflow store rebuild` again"
-            ) from error
+        root = paths.root
+        return cls(
+            tuple((_within(root, new), _within(root, place)) for new, place in told.moves),
+            tuple(_within(root, one) for one in told.removed),
+            told.everything,
+        )
 
     def begin(self, paths: StorePaths) -> None:
         """Note it, durably: from now on it is gone on with."""
-        told = {
-            "moves": [[_told(paths, new), _told(paths, place)] for new, place in self.moves],
-            "removed": [_told(paths, one) for one in self.removed],
-            "everything": self.everything,
-        }
-        body = json.dumps(told).encode()
-        os_files.write_atomically(_journal(paths), b"%08x\n" % zlib.crc32(body) + body)
-        os_files.sync_directory(_journal(paths).parent.parent)
+        moves = tuple((_told(paths, new), _told(paths, place)) for new, place in self.moves)
+        removed = tuple(_told(paths, one) for one in self.removed)
+        write_swap_journal(_journal(paths), SwapJournal(moves, removed, self.everything))
 
     def apply(self, paths: StorePaths) -> None:
         """Do what is not done yet, durably; doing it again changes nothing."""
@@ -160,9 +138,7 @@ def _told(paths: StorePaths, path: Path) -> str:
     return os.path.relpath(path, paths.root)
 
 
-def _within(root: Path, told: Any) -> Path:
-    if not isinstance(told, str):
-        raise ValueError("a place is no text")
+def _within(root: Path, told: str) -> Path:
     return Path(os.path.normpath(root / told))
 
 

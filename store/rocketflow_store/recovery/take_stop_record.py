@@ -23,8 +23,8 @@ from rocketflow_store.metadata.native.stop_record import (
     StopRecord,
     checkpoint_crc,
     read_piece,
-    store_id,
 )
+from rocketflow_store.metadata.native.store_meta_fields import recorded_store_id
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_table import FileQueueTable
@@ -114,7 +114,7 @@ def take_stop_record(
         batches[0].file_size if batches else 0,
         None if index is None else {one.path.name: _index_state(one) for one in index.files},
         {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
-        store_id(paths),
+        recorded_store_id(paths.meta),
         record_crc_from,
         tag_entries,
     )

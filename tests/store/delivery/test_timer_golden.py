@@ -15,8 +15,9 @@ import pytest
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
-from rocketflow_store.delivery.timer.timer_log import DELETE, ROLL, TimerLog
+from rocketflow_store.delivery.timer.timer_log import TimerLog
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
+from rocketflow_store.format.timer_layout import DELETE, ROLL
 from rocketflow_store.fsck.dump_file import dump_file, kind_of
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.topic_names import TIMER_TOPIC

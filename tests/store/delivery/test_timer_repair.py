@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store.delivery.timer.timer_checkpoint import (
-    TimerCheckpoint,
-    read_timer_checkpoint,
-    write_timer_checkpoint,
-)
-from rocketflow_store.delivery.timer.timer_log import TIMER_UNIT_SIZE
-from rocketflow_store.delivery.timer.timer_wheel import WHEEL_SIZE
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint, write_timer_checkpoint
+from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint
+from rocketflow_store.format.timer_layout import TIMER_UNIT_SIZE, WHEEL_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from tests.support.timer_worlds import HOUR, SECOND, START, World

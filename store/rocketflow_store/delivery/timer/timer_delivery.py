@@ -31,7 +31,6 @@ from rocketflow_store.delivery.timer.timer_commits import (
     progress_of,
 )
 from rocketflow_store.delivery.timer.timer_files import TimerFiles
-from rocketflow_store.delivery.timer.timer_log import DELETE, ROLL
 from rocketflow_store.delivery.timer.timer_rows import (
     TIMER_QUEUE_ID,
     TimerRows,
@@ -39,6 +38,7 @@ from rocketflow_store.delivery.timer.timer_rows import (
     identities,
     read_timer_rows,
 )
+from rocketflow_store.format.timer_layout import DELETE, ROLL
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.model.topic_names import TIMER_TOPIC
 

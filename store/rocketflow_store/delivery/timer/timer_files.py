@@ -6,26 +6,28 @@ left, does not say that they are what we wrote: the CRCs of all three, and up to
 
 from __future__ import annotations
 
-import json
-import zlib
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from isal.isal_zlib import crc32
 
 from rocketflow_store.delivery.timer.placement import placed
-from rocketflow_store.delivery.timer.timer_checkpoint import (
-    TimerCheckpoint,
-    read_timer_checkpoint,
-    write_timer_checkpoint,
-)
-from rocketflow_store.delivery.timer.timer_log import DELETE, MAGIC, ROLL, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE, TimerLog
+from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint, write_timer_checkpoint
+from rocketflow_store.delivery.timer.timer_log import TimerLog
 from rocketflow_store.delivery.timer.timer_rows import TimerRows
-from rocketflow_store.delivery.timer.timer_wheel import TICKS_OF_A_WHEEL, TimerWheel
+from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.files import os_files
-from rocketflow_store.files.fastjson import parse_json_object
-from rocketflow_store.files.json_fields import int64_field
+from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint
+from rocketflow_store.format.timer_layout import (
+    DELETE,
+    MAGIC,
+    ROLL,
+    TICKS_OF_A_WHEEL,
+    TIMER_UNIT_DTYPE,
+    TIMER_UNIT_SIZE,
+)
+from rocketflow_store.metadata.native.timer_stop import TimerStop, read_timer_stop, write_timer_stop
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
 from rocketflow_store.telemetry import events
 
@@ -40,51 +42,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Units = npt.NDArray[np.void]
-
-_VERSION: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TimerStop:
-    """What the timer's files were when they were left: every pending message below `queue_offset` is in them.
-
-    Ticks before `read_ms` were gone through; `log_begin` is where the records that the wheel needs begin.
-    """
-
-    queue_offset: int
-    read_ms: int
-    precision_ms: int
-    newest: int
-    """A number that tells the message before `queue_offset` from any other: the log may have been cut since."""
-    commits: int
-    commit: int
-    """How many commits there were, and a number that tells the last of them from any other."""
-    log_begin: int
-    log_end: int
-    wheel_crc: int
-    log_crc: int
-    check_crc: int
-
-    def encode(self) -> bytes:
-        """The file's bytes: their CRC, then JSON."""
-        body = json.dumps({"version": _VERSION, **asdict(self)}).encode()
-        return f"{zlib.crc32(body):08x}\n".encode() + body
-
-
-def decode_timer_stop(data: bytes) -> TimerStop | None:
-    """What `rocketflow/timer` says, None where that cannot be believed."""
-    head, _, body = data.partition(b"\n")
-    try:
-        if int(head, 16) != zlib.crc32(body):
-            return None
-        told = parse_json_object(body.decode("utf-8"))
-        if int64_field(told, "version", 0) != _VERSION:
-            return None
-        names = TimerStop.__dataclass_fields__
-        found = {name: int64_field(told, name, -1) for name in names}
-    except (ValueError, StoreError):
-        return None
-    return None if min(found.values()) < 0 else TimerStop(**found)
 
 
 class TimerFiles:
@@ -109,7 +66,7 @@ class TimerFiles:
     """None while the files are to be made anew."""
 
     def _load(self) -> tuple[TimerWheel, TimerLog] | None:
-        stop = self._read_stop()
+        stop = read_timer_stop(self._paths.timer_stop)
         if stop is None or stop.precision_ms != self.precision_ms or self._snapshots():
             return None
         log = None
@@ -137,12 +94,6 @@ class TimerFiles:
         """Return the wheels that a broker with timerWheelSnapshotFlush kept: `timerwheel.<position in the log>`."""
         wheel = self._paths.timer_wheel
         return [one for one in wheel.parent.glob(f"{wheel.name}.*") if one.suffix[1:].isdigit()]
-
-    def _read_stop(self) -> TimerStop | None:
-        try:
-            return decode_timer_stop(os_files.read_file(self._paths.timer_stop))
-        except (OSError, StoreError):
-            return None
 
     def _open_log(self, directory: Path) -> TimerLog:
         return TimerLog(directory, self._config.mapped_file_size_timer_log, self._paths.allocating)
@@ -275,7 +226,7 @@ class TimerFiles:
             self.log.crc(log_begin),
             crc32(check.encode()),
         )
-        os_files.write_atomically(self._paths.timer_stop, stop.encode())
+        write_timer_stop(self._paths.timer_stop, stop)
         self.believed = True
 
     def _next_version(self, check: TimerCheckpoint) -> TimerCheckpoint:

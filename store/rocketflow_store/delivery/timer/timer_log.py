@@ -6,7 +6,6 @@ blank record where 52 + 16 bytes do not fit any more.
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from isal.isal_zlib import crc32
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
 from rocketflow_store.format.record import BLANK_MAGIC
+from rocketflow_store.format.timer_layout import MAGIC, TIMER_BLANK, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE
 from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -24,32 +24,11 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Units = npt.NDArray[np.void]
 
-MAGIC: Final = 1
-ROLL: Final = 2
-DELETE: Final = 4
 _KNOWN_BITS: Final = 0xF
-TIMER_UNIT_DTYPE: Final = np.dtype(
-    [
-        ("size", ">i4"),
-        ("previous", ">i8"),
-        ("magic", ">i4"),
-        ("write_ms", ">i8"),
-        ("delay_ms", ">i4"),
-        ("phy_offset", ">i8"),
-        ("msg_size", ">i4"),
-        ("topic_hash", ">i4"),
-        ("reserved", ">i8"),
-    ]
-)
-TIMER_UNIT_SIZE: Final = TIMER_UNIT_DTYPE.itemsize
-TIMER_BLANK: Final = struct.Struct(">iqi")
 _CHAIN_SCAN: Final = 8
 """A range of the log is read as a whole for a chain that is at least one in so many of its records."""
 SHORT_CHAIN: Final = 4096
 _CRC_BLOCK: Final = 8 << 20
-
-assert TIMER_UNIT_SIZE == 52
-assert TIMER_BLANK.size == 16
 
 
 def units_in_file(file_size: int) -> int:

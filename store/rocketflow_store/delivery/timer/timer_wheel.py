@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
+from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
 from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -21,17 +22,9 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-TICKS_OF_A_WHEEL: Final = 604_800
-WHEEL_SLOTS: Final = 2 * TICKS_OF_A_WHEEL
-SLOT_DTYPE: Final = np.dtype([("tick", ">i8"), ("first", ">i8"), ("last", ">i8"), ("num", ">i4"), ("magic", ">i4")])
-SLOT_SIZE: Final = SLOT_DTYPE.itemsize
-WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_SIZE
 _NEAR: Final = 128
 """Changed slots this close to each other are written together, with what is between them."""
 _FEW_TICKS: Final = 4096
-
-assert SLOT_SIZE == 32
-assert WHEEL_SIZE == 38_707_200
 
 
 class TimerWheel:

@@ -13,13 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.files.json_fields import int64_field
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import index_file_size, layout_of_size
 from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.metadata.native.store_meta_fields import SIZE_KEYS, read_meta_fields
 from rocketflow_store.model.errors import StoreConfigError, StoreVersionError
 from rocketflow_store.settings.settings_table import LIMITS
 from rocketflow_store.settings.store_config import StoreConfig
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow_store.files.read_once import ReadFile
-
-SIZE_KEYS: Final = {
-    "mapped_file_size_commit_log": "mappedFileSizeCommitLog",
-    "mapped_file_size_consume_queue": "mappedFileSizeConsumeQueue",
-    "max_hash_slot_num": "maxHashSlotNum",
-    "max_index_num": "maxIndexNum",
-}
-"""Settings that are properties of a store's files, and RocketMQ's keys for them."""
 
 _ENOUGH_QUEUES: Final = 64
 """After so many queues that agree no more are asked."""
@@ -163,7 +155,7 @@ def _sizes_in_meta(paths: StorePaths, read: ReadFile) -> dict[str, int]:
     """
     for path in (paths.meta, paths.meta_copy):
         try:
-            body = parse_json_object(read(path).decode("utf-8"))
+            body = read_meta_fields(path, read)
             told = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
             return {name: size for name, size in told.items() if LIMITS[name][0] <= size <= LIMITS[name][1]}
         except (OSError, ValueError):

@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
 from rocketflow_store.metadata.layout.other_engines import refuse_other_engines
 from rocketflow_store.metadata.native.confirm import read_confirm
+from rocketflow_store.metadata.native.owner_file import OWNER_FILE, read_owner, write_owner
 from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.metadata.native.store_meta_fields import (
+    COMMIT_LOGS_KEY,
+    CONSUME_QUEUE_KEY,
+    INDEX_KEY,
+    READ_ONLY_LOGS_KEY,
+    STORE_ID_KEY,
+    read_meta_fields,
+)
 from rocketflow_store.model.errors import MissingStorePathError, StoreAccessError, StoreConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +42,6 @@ COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
 INDEX: Final = "index"
 _META: Final = ("rocketflow/store.meta", "rocketflow/store.meta.bak")
-_OWNER: Final = "store.id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +66,19 @@ class StoreLayout:
     def as_dict(self) -> dict[str, Any]:
         """For `store.meta`."""
         return {
-            "storePathCommitLog": list(self.commit_logs),
-            "readOnlyCommitLogStorePaths": list(self.read_only_commit_logs),
-            "storePathConsumeQueue": self.consume_queue,
-            "storePathIndex": self.index,
+            COMMIT_LOGS_KEY: list(self.commit_logs),
+            READ_ONLY_LOGS_KEY: list(self.read_only_commit_logs),
+            CONSUME_QUEUE_KEY: self.consume_queue,
+            INDEX_KEY: self.index,
         }
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Self:
         """What `as_dict` gave; ValueError for anything else."""
         default = cls()
-        logs = body.get("storePathCommitLog", list(default.commit_logs))
-        read_only = body.get("readOnlyCommitLogStorePaths", [])
-        rest = [body.get("storePathConsumeQueue", CONSUME_QUEUE), body.get("storePathIndex", INDEX)]
+        logs = body.get(COMMIT_LOGS_KEY, list(default.commit_logs))
+        read_only = body.get(READ_ONLY_LOGS_KEY, [])
+        rest = [body.get(CONSUME_QUEUE_KEY, CONSUME_QUEUE), body.get(INDEX_KEY, INDEX)]
         if not isinstance(logs, list) or not isinstance(read_only, list) or not logs:
             raise ValueError("the directories of the CommitLog are no lists")
         if not all(isinstance(one, str) and one and "\0" not in one for one in (*logs, *read_only, *rest)):
@@ -90,8 +97,8 @@ def recorded_layout(root: Path, read: ReadFile = os_files.read_file) -> Recorded
     """The layout that the last writer used, from `store.meta` or its copy; None where neither tells."""
     for name in _META:
         try:
-            body = parse_json(read(root / name))
-            return RecordedLayout(StoreLayout.from_dict(body), str(body["storeId"]))
+            body = read_meta_fields(root / name, read)
+            return RecordedLayout(StoreLayout.from_dict(body), str(body[STORE_ID_KEY]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
@@ -210,16 +217,15 @@ def side_directory(path: Path) -> Path:
 
 
 def _check_owner(path: Path, store_id: str) -> None:
-    owner = side_directory(path) / _OWNER
-    try:
-        found = os_files.read_file(owner).decode("utf-8", "replace").strip()
-    except OSError:
+    owner = side_directory(path) / OWNER_FILE
+    found = read_owner(owner)
+    if found is None:
         raise MissingStorePathError(
             "storePathCommitLog",
             path,
             f"is another directory than the one that was written to ({owner} is missing; if it is the right one after "
             f"all, write {store_id} into that file)",
-        ) from None
+        )
     if found != store_id:
         raise MissingStorePathError("storePathCommitLog", path, f"belongs to another store ({owner} says {found})")
 
@@ -230,14 +236,11 @@ def claim(root: Path, layout: StoreLayout, store_id: str) -> None:
         if not has_owner_file(one):
             continue
         path = root / one
-        side = side_directory(path)
-        owner = side / _OWNER
+        owner = side_directory(path) / OWNER_FILE
         if owner.exists():
             _check_owner(path, store_id)
             continue
-        os_files.make_directory(side)
-        os_files.write_atomically(owner, f"{store_id}\n".encode())
-        os_files.sync_directory(side.parent)
+        write_owner(owner, store_id)
 
 
 def _check_move(root: Path, known: StoreLayout, layout: StoreLayout) -> None:

@@ -6,20 +6,28 @@ either, the rest of the store could not be found.
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.format.derived_profile import PROFILES
-from rocketflow_store.metadata.layout.file_sizes import SIZE_KEYS
 from rocketflow_store.metadata.layout.store_layout import claim, recorded_layout
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.metadata.native.store_meta_fields import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    PROFILE_KEY,
+    PROPERTY_CRC_KEY,
+    SIZE_KEYS,
+    STORE_ID_KEY,
+    encode_meta_fields,
+    read_meta_fields,
+    recorded_store_id,
+)
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 
 if TYPE_CHECKING:
@@ -28,10 +36,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.settings.store_config import StoreConfig
-
-FORMAT_VERSION: Final = 1
-_PROPERTY_CRC_KEY: Final = "enabledAppendPropCRC"
-_PROFILE_KEY: Final = "derivedProfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +86,32 @@ class StoreMeta:
 
     def _save(self, paths: StorePaths) -> None:
         os_files.make_directory(paths.rocketflow)
-        data = self._encode(paths)
+        data = self.encode(paths)
         if not paths.layout.is_default or paths.meta_copy.exists():
             os_files.write_atomically(paths.meta_copy, data)
         os_files.write_atomically(paths.meta, data)
 
-    def _encode(self, paths: StorePaths) -> bytes:
-        body = {
-            "storeId": self.store_id,
-            "formatVersion": self.format_version,
+    def encode(self, paths: StorePaths) -> bytes:
+        fields = {
+            STORE_ID_KEY: self.store_id,
+            FORMAT_VERSION_KEY: self.format_version,
             **{SIZE_KEYS[name]: size for name, size in self.sizes.items()},
-            _PROPERTY_CRC_KEY: self.append_prop_crc,
-            _PROFILE_KEY: self.profile,
+            PROPERTY_CRC_KEY: self.append_prop_crc,
+            PROFILE_KEY: self.profile,
             **({} if paths.layout.is_default else paths.layout.as_dict()),
         }
-        return json.dumps(body, indent=1).encode()
+        return encode_meta_fields(fields)
 
     @classmethod
     def _load(cls, paths: StorePaths, read: ReadFile = os_files.read_file) -> Self:
         try:
-            body = parse_json_object(read(paths.meta).decode("utf-8"))
+            body = read_meta_fields(paths.meta, read)
             sizes = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items()}
-            property_crc, profile = bool_field(body, _PROPERTY_CRC_KEY, False), text_field(body, _PROFILE_KEY, "")
+            property_crc, profile = bool_field(body, PROPERTY_CRC_KEY, False), text_field(body, PROFILE_KEY, "")
             if profile not in ("", *PROFILES):
-                raise ValueError(f"{_PROFILE_KEY} is {profile!r}, not one of {', '.join(PROFILES)}")
-            version = int64_field(body, "formatVersion", 0)
-            return cls(text_field(body, "storeId", ""), version, sizes, property_crc, profile)
+                raise ValueError(f"{PROFILE_KEY} is {profile!r}, not one of {', '.join(PROFILES)}")
+            version = int64_field(body, FORMAT_VERSION_KEY, 0)
+            return cls(text_field(body, STORE_ID_KEY, ""), version, sizes, property_crc, profile)
         except OSError as error:
             raise os_files.access_error(paths.meta, error) from error
         except ValueError as error:
@@ -158,7 +162,7 @@ def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
     if not paths.meta.is_file():
         return None
     meta = StoreMeta._load(paths)
-    return None if meta.profile == profile else replace(meta, profile=profile)._encode(paths)
+    return None if meta.profile == profile else replace(meta, profile=profile).encode(paths)
 
 
 def gives_record_crc(paths: StorePaths) -> bool:
@@ -173,11 +177,7 @@ def config_for_encoding(path: str | os.PathLike[str], config: StoreConfig) -> St
 
 def store_id(path: str | os.PathLike[str]) -> str:
     """Return the id that `store.meta` records of the store at a path; "" if it records none or cannot be read."""
-    try:
-        body = parse_json_object(os_files.read_file(RootPaths(Path(path)).meta).decode("utf-8"))
-        return text_field(body, "storeId", "")
-    except (OSError, ValueError, StoreError):
-        return ""
+    return recorded_store_id(RootPaths(Path(path)).meta)
 
 
 def _has_log(paths: StorePaths) -> bool:

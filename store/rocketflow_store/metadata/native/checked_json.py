@@ -1,4 +1,4 @@
-"""Small files of our own: one line with the CRC-32 of the rest, then JSON. What cannot be believed is not there."""
+"""Small files of our own: one line with the CRC-32 of the rest (8 hex digits), then a JSON object."""
 
 from __future__ import annotations
 
@@ -11,19 +11,32 @@ from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
+def encode_checked_json(told: Mapping[str, Any]) -> bytes:
+    """Return the file's bytes."""
+    body = json.dumps(told, separators=(",", ":")).encode()
+    return b"%08x\n" % zlib.crc32(body) + body
+
+
+def decode_checked_json(data: bytes) -> dict[str, Any]:
+    """Return the object in a file's bytes; ValueError if they are not whole."""
+    head, _, body = data.partition(b"\n")
+    if int(head, 16) != zlib.crc32(body):
+        raise ValueError("its CRC differs")
+    return parse_json_object(body.decode("utf-8"))
+
+
 def read_checked_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file, None where there is none that is whole."""
+    """Return the object in a file; None if there is none that is whole."""
     try:
-        head, _, body = os_files.read_file(path).partition(b"\n")
-        return parse_json_object(body.decode("utf-8")) if int(head, 16) == zlib.crc32(body) else None
+        return decode_checked_json(os_files.read_file(path))
     except (OSError, StoreError, ValueError):
         return None
 
 
-def write_checked_json(path: Path, told: dict[str, Any]) -> None:
+def write_checked_json(path: Path, told: Mapping[str, Any]) -> None:
     """Put an object into a file, durably: temporary, sync, rename, sync of the directory."""
-    body = json.dumps(told, separators=(",", ":")).encode()
-    os_files.write_atomically(path, b"%08x\n" % zlib.crc32(body) + body)
+    os_files.write_atomically(path, encode_checked_json(told))

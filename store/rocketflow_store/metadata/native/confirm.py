@@ -28,10 +28,10 @@ from rocketflow_store.files import os_files
 if TYPE_CHECKING:
     from rocketflow_store.metadata.native.root_paths import RootPaths
 
-_MAGIC: Final = b"RFCONF01"
-_LAYOUT: Final = struct.Struct("<8sqqqqqqqq")
+MAGIC: Final = b"RFCONF01"
+LAYOUT: Final = struct.Struct("<8sqqqqqqqq")
 _OFFSET: Final = struct.Struct("<q")
-_SIZE: Final = 72
+CONFIRM_SIZE: Final = 72
 _SIZE_WITHOUT_TAGS: Final = 64
 _CONFIRM_AT: Final = 8
 _DURABLE_AT: Final = 16
@@ -61,6 +61,16 @@ class Confirmed:
         return self.confirm_offset if self.synced else self.durable_offset
 
 
+def decode_confirm(raw: bytes) -> Confirmed | None:
+    """Return what a file's bytes say; None if they are no confirm file."""
+    if len(raw) not in (CONFIRM_SIZE, _SIZE_WITHOUT_TAGS) or not raw.startswith(MAGIC):
+        return None
+    fields = LAYOUT.unpack(raw.ljust(CONFIRM_SIZE, b"\0"))
+    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from, timestamp, tags_from = fields
+    offsets = confirm_offset, durable_offset
+    return Confirmed(*offsets, pid, abort_mtime_ns, synced == 1, crc_from - 1, timestamp, tags_from - 1)
+
+
 class ConfirmFile:
     """The writer's side."""
 
@@ -81,11 +91,11 @@ class ConfirmFile:
         self._timestamp = timestamp
         mtime_ns = paths.abort.stat().st_mtime_ns
         flags = int(synced), confirm_offset + 1 if record_crc else 0, timestamp, tag_entries_from + 1
-        fields = _LAYOUT.pack(_MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
-        os_files.write_atomically(paths.confirm, fields.ljust(_SIZE, b"\0"))
+        fields = LAYOUT.pack(MAGIC, confirm_offset, durable_offset, os.getpid(), mtime_ns, *flags)
+        os_files.write_atomically(paths.confirm, fields.ljust(CONFIRM_SIZE, b"\0"))
         self._fd = os_files.open_file(paths.confirm, write=True)
         try:
-            self._map = os_files.map_file(self._fd, paths.confirm, _SIZE, write=True)
+            self._map = os_files.map_file(self._fd, paths.confirm, CONFIRM_SIZE, write=True)
         except BaseException:
             os_files.close_file(self._fd)
             raise
@@ -124,11 +134,5 @@ def read_confirm(paths: RootPaths) -> Confirmed | None:
             return None
     except OSError:
         return None
-    if len(raw) not in (_SIZE, _SIZE_WITHOUT_TAGS) or not raw.startswith(_MAGIC):
-        return None
-    fields = _LAYOUT.unpack(raw.ljust(_SIZE, b"\0"))
-    _, confirm_offset, durable_offset, pid, abort_mtime_ns, synced, crc_from, timestamp, tags_from = fields
-    if abort.st_mtime_ns != abort_mtime_ns:
-        return None
-    offsets = confirm_offset, durable_offset
-    return Confirmed(*offsets, pid, abort_mtime_ns, synced == 1, crc_from - 1, timestamp, tags_from - 1)
+    confirmed = decode_confirm(raw)
+    return confirmed if confirmed is not None and confirmed.abort_mtime_ns == abort.st_mtime_ns else None

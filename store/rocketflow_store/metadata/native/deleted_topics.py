@@ -3,19 +3,18 @@
 The records of a deleted topic stay in the log until retention takes their files; this file alone keeps them from
 coming back. A deletion is noted before anything of the topic goes, and stays `unfinished` until all of it went.
 
-One line with the CRC-32 of the rest, then JSON; `deleted.bak` is a copy, since the log cannot tell what stands here.
+Checked JSON (`checked_json`): by topic `floor`, the physical offset, and `unfinished`. `deleted.bak` is a copy, since
+the log cannot tell what stands here.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.fastjson import parse_json_object
 from rocketflow_store.files.json_fields import bool_field, int64_field, object_field
+from rocketflow_store.metadata.native.checked_json import decode_checked_json, write_checked_json
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
@@ -41,9 +40,7 @@ class DeletedTopics:
         there = [path for path in (file, _copy(paths)) if path.exists()]
         for path in there:
             try:
-                head, _, body = os_files.read_file(path).partition(b"\n")
-                if int(head, 16) == zlib.crc32(body):
-                    return cls._of(parse_json_object(body.decode("utf-8")))
+                return cls._of(decode_checked_json(os_files.read_file(path)))
             except (OSError, ValueError):
                 continue
         if there:
@@ -74,12 +71,12 @@ class DeletedTopics:
 
     def write(self, paths: RootPaths) -> None:
         """Make this what is noted, durably: first the copy."""
-        told = {name: {"floor": floor, "unfinished": name in self.unfinished} for name, floor in self.floors.items()}
-        body = json.dumps(told, sort_keys=True).encode()
-        data = b"%08x\n" % zlib.crc32(body) + body
+        told = {
+            name: {"floor": floor, "unfinished": name in self.unfinished} for name, floor in sorted(self.floors.items())
+        }
         os_files.make_directory(paths.rocketflow)
-        os_files.write_atomically(_copy(paths), data)
-        os_files.write_atomically(paths.rocketflow / _NAME, data)
+        write_checked_json(_copy(paths), told)
+        write_checked_json(paths.rocketflow / _NAME, told)
 
 
 class TopicFloors:

@@ -4,8 +4,8 @@ A queue directory that went missing leaves no trace in the log's end, nor does a
 queue would begin at 0 again. Files of queues only grow, so what the record says of their first bytes stays true, also
 behind a crash or another writer, until retention removes them.
 
-One line with the CRC-32 of the rest, then JSON. Written like every small file (temporary, sync, rename, sync of the
-directory); where it cannot be read, a sample of the log is asked instead (`derived_state`).
+Checked JSON (`checked_json`), written like every small file (temporary, sync, rename, sync of the directory); where it
+cannot be read, a sample of the log is asked instead (`derived_state`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.json_text import parse_json
 from rocketflow_store.metadata.native.checked_json import read_checked_json, write_checked_json
+from rocketflow_store.metadata.native.store_meta_fields import recorded_store_id
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError
 
@@ -187,14 +187,6 @@ def _told_of(queues: dict[Queue, QueueState]) -> list[list[Any]]:
     ]
 
 
-def store_id(paths: RootPaths, read: ReadFile = os_files.read_file) -> str:
-    """Who the store says it is in `store.meta`; empty where that does not tell."""
-    try:
-        return str(parse_json(read(paths.meta))["storeId"])
-    except (OSError, StoreError, ValueError, KeyError, TypeError):
-        return ""
-
-
 def checkpoint_crc(paths: RootPaths) -> int:
     """CRC of the checkpoint, NO_CRC without one: another writer leaves another."""
     try:
@@ -221,5 +213,5 @@ def believed_record(paths: RootPaths, read: ReadFile = os_files.read_file) -> St
     record = StopRecord.load(paths)
     if record is None:
         return None
-    told = store_id(paths, read)
+    told = recorded_store_id(paths.meta, read)
     return None if told and record.store_id and told != record.store_id else record
