@@ -96,6 +96,8 @@ def kind_of(path: Path) -> str | None:
     name = path.name.removesuffix(".bak")
     if name in named:
         return named[name]
+    if "rocketflow" in (path.parent.name, path.parent.parent.name) and name in _NATIVE:
+        return _NATIVE[name]
     if path.suffix in (".json", ".bak") or name in (
         "timermetrics",
         "transactionMetrics",
@@ -103,8 +105,6 @@ def kind_of(path: Path) -> str | None:
         "store.meta",
     ):
         return "json"
-    if "rocketflow" in (path.parent.name, path.parent.parent.name) and name in _NATIVE:
-        return _NATIVE[name]
     folders = [parent.name for parent in path.parents]
     for folder, kind in (
         ("commitlog", "commitlog"),

@@ -51,11 +51,6 @@ _TAG_MARK: Final = f"#{TAG_KEY_PREFIX}"
 """Index keys of TAGS begin with it: `topic#T#tags` (RocketMQ 5.4.0, IndexService.buildIndex)."""
 
 
-def tag_index_hash(topic: str, tags: str) -> int:
-    """Return the key hash of the index entry that RocketMQ 5.4 writes for a message's TAGS."""
-    return index_hash(topic, TAG_KEY_PREFIX + tags)
-
-
 def index_hash(topic: str, key: str) -> int:
     """Key hash of an index entry, in [0, 2**31)."""
     return index_hash_of(f"{topic}#{key}")

@@ -138,8 +138,6 @@ class ScanReport:
 
     number: int
     end: int = 0
-    sound_end: int = 0
-    """Position behind its last sound record; 0 without any."""
     records: int = 0
     bytes: int = 0
     entries: int = 0
@@ -265,7 +263,6 @@ class _Scan:
         run = judge_run(records, self._mapped.file_from_offset, self._settings.record_crc)
         if run.sound.count:
             self._sound_records(run.sound)
-            self._report.sound_end = int(run.sound.positions[-1] + run.sound.sizes[-1])
         for row, why in run.damaged.items():
             self._note(int(positions[row]), int(positions[row] + sizes[row]), why)
         if run.stop == records.count:

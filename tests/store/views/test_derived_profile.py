@@ -18,7 +18,7 @@ from rocketflow_store.format.checkpoint_layout import decode_checkpoint
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import InvalidFilterError, StoreConfigError
-from rocketflow_store.model.java_compat import tag_index_hash
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, index_hash
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.support.trials import ROOT, environment
@@ -46,7 +46,7 @@ def fill(path: Path, profile: str, first: int = 0, count: int = 120) -> None:
 def tag_entries(path: Path) -> int:
     """Return how many index entries name a message's TAGS."""
     with StoreReader(path) as reader:
-        hashes = {tag_index_hash(topic, tags) for topic in ("t", "rows") for tags in ("a", "büro")}
+        hashes = {index_hash(topic, TAG_KEY_PREFIX + tags) for topic in ("t", "rows") for tags in ("a", "büro")}
         tables = [one.entry_table()[1:]["key_hash"].tolist() for one in reader.index.files]
         return sum(one in hashes for table in tables for one in table)
 

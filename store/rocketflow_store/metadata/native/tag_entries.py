@@ -51,10 +51,6 @@ class TagEntries:
         """Return where the range that reaches to `end` begins; `end` if none does."""
         return self.ranges[-1][0] if self.ranges and self.ranges[-1][1] == end else end
 
-    def cover(self, start: int, end: int) -> bool:
-        """Return whether all of [start, end) is in one range."""
-        return start >= end or any(first <= start and end <= last for first, last in self.ranges)
-
     def contains(self, phy_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which offsets are in a range."""
         inside = np.zeros(len(phy_offsets), bool)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store import CorruptRecordError, Message, MessageStore, StoreConfig
 from rocketflow_store.commits import staged_part
+from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.metadata.layout.store_layout import StoreLayout
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.metadata.layout.store_paths import StorePaths
@@ -102,6 +103,29 @@ def test_places_of_confirm(used: Path) -> None:
         found = confirm.decode_confirm(bytes(raw))
         assert found is not None
         assert getattr(found, name) in (1, True) or getattr(found, name) == 0, name  # one more than the offset
+
+
+def test_dump_shows_them(used: Path) -> None:
+    with MessageStore.open(used, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
+        end = store.max_phy_offset
+        (confirmed,) = dump_file(used / "rocketflow/confirm")
+        assert (confirmed["kind"], confirmed["confirmOffset"], confirmed["syncFlush"]) == ("confirm", end, False)
+    (stopped,) = dump_file(used / "rocketflow/stop")
+    assert stopped["kind"] == "stop"
+    assert stopped["content"]["endPhyOffset"] == end
+    for name in ("deleted", "deleted.bak"):
+        (deleted,) = dump_file(used / "rocketflow" / name)
+        assert (deleted["kind"], list(deleted["content"])) == ("deleted", ["gone"])
+    (meta,) = dump_file(used / "rocketflow/store.meta")
+    assert meta["content"]["formatVersion"] == FORMAT_VERSION
+    path = used.parent / "rocketflow/timer"
+    path.parent.mkdir()
+    path.write_bytes(TimerStop(*range(11)).encode())
+    (timer,) = dump_file(path)
+    assert timer["content"]["check_crc"] == 10
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptRecordError, match="are not what their CRC is of"):
+        list(dump_file(path))
 
 
 def checked(path: Path) -> dict[str, object]:
