@@ -81,12 +81,13 @@ class Probe:
     @property
     def waiting_puts(self) -> tuple[int, int]:
         """Messages of asynchronous puts that wait, and the bytes of their bodies."""
-        return self._store._async._waiting, self._store._async._waiting_bytes
+        waiting = self._store._async._waiting
+        return waiting.count, waiting.bytes
 
     @property
     def has_put_to_sync(self) -> bool:
         """Whether all asynchronous puts are appended, and some wait for their sync."""
-        return bool(self._store._async._to_sync) and not self._store._async._queue
+        return bool(self._store._async._to_sync) and not self._store._async._waiting.is_untaken
 
     # -- flush threads
 

@@ -17,7 +17,7 @@ BUGS: Final = (
     Bug(
         "ack-before-sync",
         "SYNC_FLUSH acknowledges without a sync",
-        [Change("in_time = self._flush.flush_to(end,", "in_time = bool(end) or self._flush.flush_to(end,")],
+        [Change("in_time = self.sync(end)", "in_time = bool(end) or self.sync(end)")],
         [f"{ROWS}/test_sync_trace.py", f"{POWER}[sync]"],
     ),
     Bug(

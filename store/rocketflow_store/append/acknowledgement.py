@@ -42,7 +42,7 @@ class Acknowledgement:
             return outcomes
         if self.sync_flush:
             try:
-                in_time = self._flush.flush_to(end, self.timeout_s)
+                in_time = self.sync(end)
             except StoreFencedError as error:
                 return self.late(outcomes, str(error))
             if not in_time:
@@ -54,6 +54,22 @@ class Acknowledgement:
         except (StoreError, MemoryError) as error:
             return self.late(outcomes, unseen_because(error))
         return outcomes
+
+    def sync(self, end: int) -> bool:
+        """Have the log synced up to `end`; False if that takes longer than syncFlushTimeout.
+
+        StoreFencedError if the sync fails.
+        """
+        return self._flush.flush_to(end, self.timeout_s)
+
+    def tell_appended(self) -> None:
+        """Tell that something was appended for which nobody waits."""
+        if self.appended is not None:
+            self.appended()
+
+    def show(self) -> None:
+        """Let readers see what the flush mode confirms; StoreError if it cannot be dispatched."""
+        self._dispatch.follow()
 
     def late(self, outcomes: Outcomes, why: str) -> Outcomes:
         """Return `outcomes`, of which what was stored may not be durable or seen because of `why`."""

@@ -45,7 +45,7 @@ class LogAppend:
         store_timestamp: int,
     ) -> None:
         self.commit_log, self.offsets, self.assigned = commit_log, offsets, assigned
-        self._dispatch, self._fence, self._statistics = dispatch, fence, statistics
+        self._dispatch, self.fence, self._statistics = dispatch, fence, statistics
         self._clock = clock
         self.store_timestamp = store_timestamp
 
@@ -56,11 +56,11 @@ class LogAppend:
     def take_back(self, begin: int, error: BaseException) -> None:
         """Remove what was written from `begin` on after `error`; a failed sync, or removal, fences the store."""
         if isinstance(error, StoreFencedError):
-            self._fence.close(error)
+            self.fence.close(error)
         try:
             self.commit_log.undo(begin)
         except StoreFencedError as failed:
-            self._fence.close(failed)
+            self.fence.close(failed)
             raise
 
     @contextmanager
@@ -107,6 +107,6 @@ class LogAppend:
             self._dispatch.extend(rows)
             self.store_timestamp = store_timestamp
         except BaseException as error:
-            self._fence.close_for(f"interrupted while publishing: {error!r}")
+            self.fence.close_for(f"interrupted while publishing: {error!r}")
             raise
         self._statistics.put_times += count

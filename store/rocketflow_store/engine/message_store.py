@@ -204,10 +204,8 @@ class MessageStore(StoreReads):
         acknowledgement = Acknowledgement(parts.flush, dispatch, statistics, config, appended)
         side = parts.side_queues
         self._put = PutPath(self.path, config, log_append, choice, gate, acknowledgement, statistics, side)
-        self._async = AsyncPut(
-            *(self.path, config, self._put, acknowledgement, log_append),
-            *(parts.flush, parts.fence, dispatch, statistics),
-        )
+        most = config.max_async_put_message_requests
+        self._async = AsyncPut(self.path, self._put, acknowledgement, log_append, statistics, most)
         self._bulk = BulkAppend(
             config, parts.topics, self._put, log_append, choice, gate, parts.flush, dispatch, appended
         )
