@@ -301,9 +301,9 @@ BUGS: Final = (
         "the parts of a sink commit are seen one after another",
         [
             Change(
-                "self._log_append.publish(placer.end, placer, rows, placer.count, now_ms)\n",
+                "self._log_append.publish(placer, rows)\n",
                 "first = [(one.end, one.rows) for one in placed[:1]]\n"
-                "            self._log_append.publish(placer.end, placer, first, placer.count, now_ms)\n"
+                "            self._log_append.publish(placer, first)\n"
                 "            self._dispatch.follow()\n"
                 "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"
                 "            self._dispatch.extend([(placer.end, head), *rest])\n",

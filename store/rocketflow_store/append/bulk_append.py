@@ -114,7 +114,7 @@ class BulkAppend:
                 placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
                 # no row may be seen before all of them are: every part is confirmed by the end of the last
                 rows: list[tuple[int, Dispatched]] = [(placer.end, head), *((placer.end, one.rows) for one in placed)]
-            self._log_append.publish(placer.end, placer, rows, placer.count, now_ms)
+            self._log_append.publish(placer, rows)
             if self._sync_flush:
                 self._flush.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
@@ -139,7 +139,7 @@ class BulkAppend:
         with self._log_append.taken_back_on_error(begin):
             placed = placer.place(chunk)
             ChunkWriter(self._commit_log, now_ms).write(placed)
-        self._log_append.publish(placer.end, placer, [(placed.end, placed.rows)], placer.count, now_ms)
+        self._log_append.publish(placer, [(placed.end, placed.rows)])
         return placed
 
 

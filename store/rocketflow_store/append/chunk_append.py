@@ -54,7 +54,7 @@ class PlacedChunk:
 class ChunkPlacer:
     """Gives chunks consecutive places from the log's end on, and their rows the next offsets of their queues.
 
-    `offsets` are those behind all that was placed: for `QueueOffsets.join`, once all of it is written.
+    `offsets` are those behind all that was placed; the store's queues `advance` to them once all of it is written.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ChunkPlacer:
         self._commit_log, self._topics, self._assigned = commit_log, topics, assigned
         self._light: set[str] = set()
         self.offsets = offsets.fork()
-        self._store_timestamp_ms = store_timestamp_ms
+        self.store_timestamp = store_timestamp_ms
         self.end = commit_log.wrote_offset
         self.count = 0
         """Records that were placed."""
@@ -90,7 +90,7 @@ class ChunkPlacer:
         queue_offsets = self.offsets.assign(queues, queue_of)
         self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)
-        rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self._store_timestamp_ms)
+        rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self.store_timestamp)
         light_offsets = np.zeros(0, np.int64)
         if chunk.light is not None:
             light_offsets = self._light_offsets(chunk.light)
@@ -108,8 +108,9 @@ class ChunkPlacer:
             self.offsets.advance(name, LMQ_QUEUE_ID)
         return offsets
 
-    def publish_light(self) -> None:
-        """What was placed is written: its light queues are there."""
+    def advance(self, offsets: QueueOffsets) -> None:
+        """Let the queues end behind what was placed, light queues included."""
+        offsets.join(self.offsets)
         self._assigned.have_light_queues(self._light)
 
 

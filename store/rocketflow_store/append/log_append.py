@@ -7,24 +7,33 @@ it counts before `publish`, and `take_back` removes what a failed write left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from rocketflow_store.append.chunk_append import ChunkPlacer
-from rocketflow_store.append.record_run import RecordRun
 from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rocketflow_store.append.assigned_properties import AssignedProperties
+    from rocketflow_store.append.record_run import RecordRun
     from rocketflow_store.log.commit_log import CommitLog
     from rocketflow_store.log.fence import Fence
     from rocketflow_store.model.clock import Clock
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
+
+
+class Filled(Protocol):
+    """Records that a filler gave their places: `count` of them, up to `end`, stored at `store_timestamp` (ms)."""
+
+    end: int
+    count: int
+    store_timestamp: int
+
+    def advance(self, offsets: QueueOffsets) -> None:
+        """Let the queues end behind the records."""
 
 
 class LogAppend:
@@ -83,30 +92,19 @@ class LogAppend:
         except BaseException as error:
             self.take_back(begin, error)
             raise
-        self.publish(run.end, run.next_offsets, [(run.end, rows)], run.count, run.store_timestamp)
+        self.publish(run, [(run.end, rows)])
 
-    def publish(
-        self,
-        end: int,
-        next_offsets: Mapping[tuple[str, int], int] | ChunkPlacer,
-        rows: list[tuple[int, Dispatched]],
-        count: int,
-        store_timestamp: int,
-    ) -> None:
-        """Let the log end at `end`, queues advance to `next_offsets`, and dispatch take the `count` new records.
+    def publish(self, filled: Filled, rows: list[tuple[int, Dispatched]]) -> None:
+        """Let the log and the queues end behind what was filled in and written, and dispatch take its rows.
 
         An interrupt in here fences the store: log, offsets and dispatch may disagree.
         """
         try:  # nothing below allocates much, or waits for anything
-            self.commit_log.publish(end)  # before the offsets: none is known of what is not in the log
-            if isinstance(next_offsets, ChunkPlacer):
-                self.offsets.join(next_offsets.offsets)
-                next_offsets.publish_light()
-            else:
-                self.offsets.move_to(next_offsets)
+            self.commit_log.publish(filled.end)  # before the offsets: none is known of what is not in the log
+            filled.advance(self.offsets)
             self._dispatch.extend(rows)
-            self.store_timestamp = store_timestamp
+            self.store_timestamp = filled.store_timestamp
         except BaseException as error:
             self.fence.close_for(f"interrupted while publishing: {error!r}")
             raise
-        self._statistics.put_times += count
+        self._statistics.put_times += filled.count

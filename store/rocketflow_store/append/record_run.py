@@ -159,6 +159,10 @@ class RecordRun:
         self._phy_offsets += phy_offsets
         self._sizes += sizes
 
+    def advance(self, offsets: QueueOffsets) -> None:
+        """Let the queues of the run end behind its records."""
+        offsets.move_to(self.next_offsets)
+
     def dispatched(self, delay_levels_ms: Sequence[int]) -> tuple[RunRows | DispatchRows, bytes | memoryview]:
         """Return what is to be dispatched, and the records' bytes: `stretches` says where these go."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
