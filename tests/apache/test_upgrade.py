@@ -99,7 +99,7 @@ KILLED = {
     "several-files": "put(400)\nstore.flush()\nput(400)",
     "opened-again": "put(400)\nstore.close()\nstore = MessageStore.open(sys.argv[1])\nput(300)",
     "begin-removed": (
-        "put(900)\nstore.flush()\nfor one in store._files.files[:-2]: os.utime(one.path, (1e6, 1e6))\n"
+        "put(900)\nstore.flush()\nfor one in store.log_files[:-2]: os.utime(one.path, (1e6, 1e6))\n"
         "assert store.clean().log_files\nput(50)"
     ),
 }

@@ -151,8 +151,8 @@ BUGS: Final = (
         [
             Change(
                 "        self._flushing.flush_last()\n",
-                "        os_files.remove_file(self.paths.abort)\n"
-                "        os_files.sync_directory(self.path)\n"
+                "        os_files.remove_file(parts.paths.abort)\n"
+                "        os_files.sync_directory(parts.paths.root)\n"
                 "        self._flushing.flush_last()\n",
             )
         ],

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from rocketflow_store.engine.derived_views import DerivedViews
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.reading.store_reader import StoreReader
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.views.index.index_service import IndexService
-    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 _QUEUE_FORCIBLY_MS: Final = 60_000
 _WITHOUT_LIMIT: Final = 1 << 20
@@ -58,30 +57,26 @@ class CleanResult:
         self.min_phy_offset, self.disk_used_percent = other.min_phy_offset, other.disk_used_percent
 
 
-class CleanService:
-    """Deletes what retention no longer keeps; one caller at a time.
+@dataclass(frozen=True, slots=True)
+class CleanGuards:
+    """What a writing store demands of deletions."""
 
-    `removable_to` tells the offset below which the log is durable and dispatched; `dispatch_lock` keeps queue and
-    index files from changing under it; `before_removal` is told the offset below which records are about to go.
-    """
+    removable_to: Callable[[], int]
+    """Return the physical offset below which the log is durable and dispatched."""
+    dispatch_lock: AbstractContextManager[object]
+    """Keeps queue and index files from changing while they are deleted."""
+    before_removal: Callable[[int], None]
+    """Called with the physical offset below which records are about to go."""
+
+
+class CleanService:
+    """Deletes what retention no longer keeps; one caller at a time."""
 
     def __init__(
-        self,
-        paths: StorePaths,
-        files: MappedFileQueue,
-        queues: FileQueueTable,
-        index: IndexService,
-        config: StoreConfig,
-        *,
-        removable_to: Callable[[], int],
-        dispatch_lock: AbstractContextManager[object],
-        before_removal: Callable[[int], None] = lambda _: None,
-        disk_used_percent: Callable[[Path], int] = os_files.disk_used_percent,
+        self, paths: StorePaths, files: MappedFileQueue, views: DerivedViews, config: StoreConfig, guards: CleanGuards
     ) -> None:
-        self._paths, self._files, self._queues, self._index, self._config = paths, files, queues, index, config
-        self._removable_to, self._dispatch_lock = removable_to, dispatch_lock
-        self._before_removal = before_removal
-        self.disk_used_percent = disk_used_percent
+        self._paths, self._files, self._views, self._config, self._guards = paths, files, views, config, guards
+        self.disk_used_percent: Callable[[Path], int] = os_files.disk_used_percent
         self.disk_full = False
         """Whether puts are refused: the disk is used beyond `diskSpaceWarningLevelRatio`."""
         self._followed = -1
@@ -100,7 +95,7 @@ class CleanService:
         reason = clean_reason(now_ms, pressure, config, manual=manual)
         if reason is not None:
             count = expired_log_files(
-                ages_of(self._files.files), now_ms, pressure, config, removable_to=self._removable_to()
+                ages_of(self._files.files), now_ms, pressure, config, removable_to=self._guards.removable_to()
             )
             self._remove_log_files(count, now_ms, pause, result)
         self._redelete(now_ms, result)
@@ -118,6 +113,14 @@ class CleanService:
         retired = sum(mapped.retired for mapped in self._files.files)
         self._files.remove_first(retired, self._config.clock.now_ms(), 0)
 
+    def clean_batch_queues(self) -> list[Path]:
+        """Delete files of BatchCQ topics' queues that point below the log; return them."""
+        config = self._config
+        with self._guards.dispatch_lock:
+            return self._views.batch_queues.remove_below(
+                self._files.there_from, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
+            )
+
     def look_at_disk(self) -> tuple[int, DiskPressure]:
         """(percent of the fuller disk that is used, what that means), and see to it that full disks get no new files.
 
@@ -134,7 +137,7 @@ class CleanService:
     def _remove_log_files(self, count: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
         config = self._config
         if count:
-            self._before_removal(self._files.files[count - 1].end_offset)
+            self._guards.before_removal(self._files.files[count - 1].end_offset)
         for number in range(count):
             if number and pause(config.delete_commit_log_files_interval / 1000):
                 return
@@ -155,20 +158,20 @@ class CleanService:
 
     def _follow(self, min_phy_offset: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
         """Delete queue and index files of records that are gone."""
-        for queue in self._queues.all():
+        for queue in self._views.queues.all():
             if queue.file_count < 2:
                 continue
-            with self._dispatch_lock:
+            with self._guards.dispatch_lock:
                 count = expired_queue_files(queue.last_phy_offsets(), min_phy_offset)
                 removed = queue.remove_first(count, now_ms, _QUEUE_FORCIBLY_MS)
             result.queue_files += removed
             result.bytes += len(removed) * queue.file_size
             if removed and pause(self._config.delete_consume_queue_files_interval / 1000):
                 return
-        with self._dispatch_lock:
-            files = self._index.files
+        with self._guards.dispatch_lock:
+            files = self._views.index.files
             count = expired_index_files([one.header.end_phy_offset for one in files], min_phy_offset)
-            result.index_files += self._index.remove_first(count)
+            result.index_files += self._views.index.remove_first(count)
         result.bytes += count * self._config.index_file_size
 
 

@@ -40,11 +40,12 @@ class FlushServices:
     ) -> None:
         self._parts, self._dispatch, self._statistics = parts, dispatch, statistics
         self._config, self._checkpoint = parts.config, parts.checkpoint
-        self._frontier = parts.commit_log.committed_offset
+        self._views, self._writer = parts.views, parts.writer
+        self._frontier = parts.writer.commit_log.committed_offset
         self._ends = DurableEnds()
         if parts.recovery.abort_found:  # else the record of the last orderly stop tells
-            self._ends.note((*key, parts.queues.end(*key)) for key in parts.queues.names())
-            self._ends.note((one.topic, one.queue_id, one.bounds(0)[1]) for one in parts.batch_queues.all())
+            self._ends.note((*key, parts.views.queues.end(*key)) for key in parts.views.queues.names())
+            self._ends.note((one.topic, one.queue_id, one.bounds(0)[1]) for one in parts.views.batch_queues.all())
             self._write_ends()
         self._lock = threading.Lock()
         config = parts.config
@@ -81,7 +82,7 @@ class FlushServices:
     def appended(self) -> None:
         """Something was put that nobody waits for: wake whom it concerns, as RocketMQ's handleDiskFlush does."""
         if self._commit_thread is not None:
-            commit_log = self._parts.commit_log
+            commit_log = self._writer.commit_log
             waiting = commit_log.wrote_offset - commit_log.committed_offset
             if waiting >= self._config.commit_commit_log_least_pages * PAGE_BYTES:
                 self._commit_thread.wake()
@@ -91,7 +92,7 @@ class FlushServices:
     def commit_step(self) -> None:
         """CommitRealTimeService: write buffers to the files, where enough waits or time is up; then it is readable."""
         least_pages = self._commit_schedule.least_pages(self._config.clock.now_ms())
-        if self._parts.commit_log.commit(least_pages):
+        if self._writer.commit_log.commit(least_pages):
             self._dispatch.follow()
             if self._wakes_flush:
                 self._log_thread.wake()
@@ -103,7 +104,7 @@ class FlushServices:
         least_pages = self._log_schedule.least_pages(now_ms)
         if self._parts.sync_flush:
             least_pages = 0  # somebody may wait for it
-        commit_log = self._parts.commit_log
+        commit_log = self._writer.commit_log
         end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log()
@@ -117,14 +118,14 @@ class FlushServices:
         if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
             self.flush()
             return
-        self._parts.fence.check()
+        self._writer.fence.check()
         with self._lock:
-            self._guard(lambda: self._parts.queues.sync(least_pages * PAGE_BYTES))
+            self._guard(lambda: self._views.queues.sync(least_pages * PAGE_BYTES))
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
-        commit_log, dispatch, checkpoint = self._parts.commit_log, self._dispatch, self._checkpoint
-        self._parts.fence.check()  # what a failed sync left is not made good by another one
+        commit_log, dispatch, checkpoint = self._writer.commit_log, self._dispatch, self._checkpoint
+        self._writer.fence.check()  # what a failed sync left is not made good by another one
         with self._lock:
             self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
             commit_log.commit()
@@ -145,11 +146,11 @@ class FlushServices:
     def flush_last(self) -> None:
         """Make everything durable at the end: threads are stopped, nobody puts."""
         parts, checkpoint = self._parts, self._checkpoint
-        parts.commit_log.commit()
-        parts.flush.make_durable(parts.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
+        parts.writer.commit_log.commit()
+        parts.writer.flush.make_durable(parts.writer.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
         self._dispatch.follow()
         parts.sync_everything()
-        parts.queues.sync_directories()
+        parts.views.queues.sync_directories()
         checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = self._dispatch.dispatched_timestamp
         self._note_queues(self._dispatch.dispatched_phy_offset, self._dispatch.confirm_offset)
         self._write_checkpoint()
@@ -171,16 +172,18 @@ class FlushServices:
         """
         with self._dispatch.lock:
             dispatched = self._dispatched()
-        self._parts.flush.make_durable(self._parts.commit_log.committed_offset, self._config.sync_flush_timeout / 1000)
+        self._writer.flush.make_durable(
+            self._writer.commit_log.committed_offset, self._config.sync_flush_timeout / 1000
+        )
         self._checkpoint.physic_msg_timestamp = max(dispatched[1], self._checkpoint.physic_msg_timestamp)
         return dispatched
 
     def _sync_derived(self) -> None:
-        self._parts.batch_queues.sync()
-        self._parts.queues.sync()
-        self._parts.queues.sync_directories()
+        self._views.batch_queues.sync()
+        self._views.queues.sync()
+        self._views.queues.sync_directories()
         with self._dispatch.lock:  # the newest index file may be about to be another
-            self._parts.index.sync()
+            self._views.index.sync()
 
     @contextmanager
     def forgetting(self, topic: str) -> Iterator[None]:
@@ -191,14 +194,14 @@ class FlushServices:
             yield
 
     def _write_ends(self) -> None:
-        self._ends.index = {one.path.name: one.header.end_phy_offset for one in self._parts.index.files if one.entries}
+        self._ends.index = {one.path.name: one.header.end_phy_offset for one in self._views.index.files if one.entries}
         self._ends.write(self._parts.paths)
 
     def _write_checkpoint(self) -> None:
         fields = self._checkpoint
-        fields.index_msg_timestamp = max(fields.index_msg_timestamp, self._parts.index.full_end_timestamp)
+        fields.index_msg_timestamp = max(fields.index_msg_timestamp, self._views.index.full_end_timestamp)
         os_files.write_atomically(self._parts.paths.checkpoint, fields.encode())
 
     def _guard(self, sync: Callable[[], object]) -> None:
         """Run a sync of derived files; a failed one fences the store: no later one can be believed."""
-        self._parts.fence.guard(sync, any_error=False)
+        self._writer.fence.guard(sync, any_error=False)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rocketflow_store.engine.derived_views import DerivedViews
+from rocketflow_store.engine.log_writer import LogWriter
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles, TransientStorePool
-from rocketflow_store.files.sync_together import sync_together
-from rocketflow_store.log.commit_log import CommitLog
-from rocketflow_store.log.fence import Fence
-from rocketflow_store.log.group_flush import GroupFlush
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.log.record_crc_range import readable_range
 from rocketflow_store.metadata.config_files.topic_table import TopicTable
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.metadata.native.known_tag_entries import tag_entries_of
-from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.status import FlushDiskType
 from rocketflow_store.recovery.decide import Step, decide, decide_log
 from rocketflow_store.recovery.derived_swap import finish_swap
@@ -29,12 +25,8 @@ from rocketflow_store.recovery.odd_files import make_last_files_whole
 from rocketflow_store.recovery.recovery import STEPS, LogWalk, OpenedLog, Recovery
 from rocketflow_store.recovery.topic_deletion import finish_deletions
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
-from rocketflow_store.views.dispatch.side_queues import SideQueues
 from rocketflow_store.views.index.derived_profile import profile_to_write
-from rocketflow_store.views.index.index_service import IndexService
-from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
 from rocketflow_store.views.queues.queue_offsets import QueueOffsets
-from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -44,14 +36,15 @@ if TYPE_CHECKING:
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.metadata.config_files import ConfigFiles
     from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.native.tag_entries import TagEntries
     from rocketflow_store.recovery.observation import Observation
     from rocketflow_store.recovery.result import RecoveryResult
     from rocketflow_store.settings.store_config import StoreConfig
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StoreParts:
-    """What an open store is made of; `store_timestamp` is that of the newest message (ms)."""
+    """What an open store is made of."""
 
     paths: StorePaths
     config: StoreConfig
@@ -59,24 +52,15 @@ class StoreParts:
     allocator: AllocateMappedFileService
     files: MappedFileQueue
     log: CommitLogView
-    queues: FileQueueTable
-    batch_queues: BatchQueueTable
-    side_queues: SideQueues
-    index: IndexService
+    views: DerivedViews
     dispatcher: Dispatcher
     checkpoint: CheckpointFields
     config_files: ConfigFiles
     topics: TopicTable
     recovery: RecoveryResult
-    store_timestamp: int
-    commit_log: CommitLog
-    buffered: BufferedFiles | None
-    fence: Fence
-    flush: GroupFlush
+    writer: LogWriter
     offsets: QueueOffsets
-    dispatched_phy_offset: int = 0
-    """Physical offset of the last record that has a ConsumeQueue unit; 0 without any."""
-    tag_entries: TagEntries = field(default_factory=TagEntries)
+    tag_entries: TagEntries
     """Where the index names the TAGS of every record, as of the open."""
 
     @property
@@ -92,22 +76,19 @@ class StoreParts:
     @property
     def least_timestamp(self) -> int:
         """Store time (ms) that no later record may fall behind: the newest one's, though it may be gone."""
-        return max(self.store_timestamp, self.recovery.told_timestamp)
+        return max(self.recovery.store_timestamp, self.recovery.told_timestamp)
 
     def sync_everything(self) -> None:
         """Make the newest log files, every queue and the index durable."""
         for mapped in self.files.files[-2:]:
             mapped.sync()
-        sync_together([self.index.sync, *(queue.sync for queue in self.queues.unsynced())])
-        self.batch_queues.sync()
+        self.views.sync()
 
     def close_files(self) -> None:
         """Close every file."""
-        if self.buffered is not None:
-            self.buffered.close()
-        self.queues.close()
-        self.batch_queues.close()
-        self.index.close()
+        if self.writer.buffered is not None:
+            self.writer.buffered.close()
+        self.views.close()
         self.files.close()
 
 
@@ -123,68 +104,35 @@ def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read
     for step in steps[:-1]:
         preparation.run(step)
     config, files = preparation.config, preparation.files
+    found = replace(found, config=config)
     os_files.make_directory(paths.consume_queue)
     log = CommitLogView(files, readable_range(paths))
-    queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
-    on_error.callback(queues.close)
-    queues.refresh()
-    index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
-    on_error.callback(index.close)
     topics = TopicTable(found.config_files.topics, config.default_topic_queue_nums)
-    batch_queues = BatchQueueTable(paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue, write=True)
-    on_error.callback(batch_queues.close)
-    batch_queues.refresh()
+    views = DerivedViews.open(paths, config, log, topics.is_batch_cq, on_error)
+    views.queues.refresh()
+    views.batch_queues.refresh()
     for key in found.lost.light_queues:
-        queues.restore(*key)
+        views.queues.restore(*key)
     for key in found.lost.all_batch_queues:
-        batch_queues.add(*key)
-    side = SideQueues(queues, batch_queues, topics.is_batch_cq, multi_dispatch=config.enable_multi_dispatch)
-    indexed = index if config.message_index_enable else None
-    dispatcher = Dispatcher(queues, indexed, side, tag_entries=config.tag_entries)
-    checkpoint = found.checkpoint_fields()
-    found, opened = replace(found, config=config), OpenedLog(files, log, queues, batch_queues)
+        views.batch_queues.add(*key)
+    indexed = views.index if config.message_index_enable else None
+    dispatcher = Dispatcher(views.queues, indexed, views.side_queues, tag_entries=config.tag_entries)
+    checkpoint, opened = found.checkpoint_fields(), OpenedLog(files, log, views.queues, views.batch_queues)
     walk = LogWalk(found, opened)
     walked = walk.run(steps[-1])
     steps += decide_log(found.found, walk.found(walked))
-    run = Recovery(found, opened, index, dispatcher, walk, walked, checkpoint)
+    run = Recovery(found, opened, views.index, dispatcher, walk, walked, checkpoint)
     for step in steps:
         if step in STEPS:
             STEPS[step](run)
     recovery = run.result
     recovery.steps = steps
-    buffered = None
-    if config.transient_store_pool_used:
-        pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
-        buffered = BufferedFiles(pool, fail_fast=config.fast_fail_if_no_buffer_in_store_pool)
-        on_error.callback(buffered.close)
-    commit_log = CommitLog(files, recovery.truncated_to, buffered)
-    fence = Fence(paths.root, commit_log)
     return StoreParts(
-        paths=paths,
-        config=config,
-        meta=preparation.meta,
-        allocator=preparation.allocator,
-        files=files,
-        log=log,
-        queues=queues,
-        batch_queues=batch_queues,
-        side_queues=side,
-        index=index,
-        dispatcher=dispatcher,
-        checkpoint=checkpoint,
-        config_files=found.config_files,
-        topics=topics,
-        recovery=recovery,
-        store_timestamp=recovery.store_timestamp,
-        commit_log=commit_log,
-        buffered=buffered,
-        fence=fence,
-        flush=GroupFlush(commit_log, fence, paths.root),
-        dispatched_phy_offset=recovery.dispatched_phy_offset,
+        *(paths, config, preparation.meta, preparation.allocator, files, log, views, dispatcher),
+        *(checkpoint, found.config_files, topics, recovery),
+        writer=LogWriter.open(paths.root, config, files, recovery.truncated_to, on_error),
+        offsets=QueueOffsets(views.end),
         tag_entries=_tag_entries(config, preparation.known_tags, recovery),
-        offsets=QueueOffsets(
-            lambda topic, queue_id: (batch_queues if side.is_batch_cq(topic) else queues).end(topic, queue_id)
-        ),
     )
 
 

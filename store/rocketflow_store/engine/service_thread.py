@@ -5,8 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from rocketflow_store.telemetry import events
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from rocketflow_store.log.fence import Fence
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
 
 class ServiceThread:
@@ -62,3 +68,16 @@ class ServiceThread:
         self._stop.set()
         self._woken.set()
         self._thread.join()
+
+
+def report_held(path: Path, fence: Fence, dispatch: ConfirmedDispatch) -> Callable[[str, Exception], None]:
+    """Return what reports that a thread of a store cannot do its work, for a reason of its own.
+
+    Fences and held dispatch have events of theirs.
+    """
+
+    def report(service: str, error: Exception) -> None:
+        if fence.error is None and dispatch.failure is None:
+            events.tell(events.SERVICE_HELD, path, service, str(error) or repr(error))
+
+    return report

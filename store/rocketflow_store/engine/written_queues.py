@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocketflow_store.engine.derived_views import DerivedViews
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue, BatchQueueTable
+    from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 
 class WrittenQueues:
@@ -21,12 +21,11 @@ class WrittenQueues:
         self,
         paths: StorePaths,
         log: CommitLogView,
-        queues: FileQueueTable,
-        batch_queues: BatchQueueTable,
+        views: DerivedViews,
         confirm_offset: Callable[[], int],
     ) -> None:
         self.paths = paths
-        self._log, self._queues, self._batch_queues = log, queues, batch_queues
+        self._log, self._queues, self._batch_queues = log, views.queues, views.batch_queues
         self._confirm_offset = confirm_offset
 
     def names(self) -> list[tuple[str, int]]:

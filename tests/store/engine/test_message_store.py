@@ -199,7 +199,7 @@ def test_an_open_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pyt
     def full(*_: object, **__: object) -> None:
         raise StoreFullError(path, "no space left on device")
 
-    for name in ("engine.message_store.ConfirmFile", "recovery.recovery.clamp_positions"):
+    for name in ("engine.writing.ConfirmFile", "recovery.recovery.clamp_positions"):
         monkeypatch.setattr(f"rocketflow_store.{name}", full)
         gc.collect()
         before = len(os.listdir("/proc/self/fd"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
-from rocketflow_store.engine import message_store
+from rocketflow_store.engine import topic_admin
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
@@ -131,7 +131,7 @@ def test_a_topic_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
 def test_a_flush_tells_nothing_of_a_topic_that_is_being_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, flushes = message_store.begin_deletion, list[threading.Thread]()
+    begin, flushes = topic_admin.begin_deletion, list[threading.Thread]()
 
     def flushed_meanwhile(*arguments: Any) -> None:
         flushes.append(threading.Thread(target=store.flush))
@@ -139,7 +139,7 @@ def test_a_flush_tells_nothing_of_a_topic_that_is_being_deleted(
         flushes[0].join(0.5)
         begin(*arguments)
 
-    monkeypatch.setattr(message_store, "begin_deletion", flushed_meanwhile)
+    monkeypatch.setattr(topic_admin, "begin_deletion", flushed_meanwhile)
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         store.put_messages([Message(topic, b"x", queue_id=0) for topic in "ab"])
         store.delete_topic("a")

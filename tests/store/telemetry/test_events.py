@@ -65,7 +65,7 @@ def test_what_cannot_be_dispatched_is_held_and_then_seen(tmp_path: Path, caplog:
 def test_retention_that_cannot_work_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocketflow_store.engine.message_store.FIRST_CLEAN_S", 0.01)
+    monkeypatch.setattr("rocketflow_store.engine.clean_rounds.FIRST_CLEAN_S", 0.01)
     with MessageStore.open(tmp_path / "s", replace(CONFIG, clean_resource_interval=10)) as store:
         looks: list[str] = []
 

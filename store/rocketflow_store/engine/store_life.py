@@ -1,0 +1,151 @@
+"""From the open to the end of a store: its lock, its threads, and what makes it durable."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+from rocketflow_store.files import os_files
+from rocketflow_store.files.lock import DirectoryLock
+from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
+from rocketflow_store.metadata.layout.store_paths import check_writable_directory
+from rocketflow_store.model.errors import StoreAccessError, StoreClosedError, StoreError
+from rocketflow_store.recovery.take_stop_record import leave_stop_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketflow_store.engine.clean_rounds import CleanRounds
+    from rocketflow_store.engine.flush_services import FlushServices
+    from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.engine.writing import Writing
+    from rocketflow_store.files.read_once import ReadFile
+    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.native.tag_entries import TagEntries
+    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+
+_OPEN: Final = weakref.WeakSet["StoreLife"]()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: it has neither the lock nor the threads of the stores that are open."""
+    for life in _OPEN:
+        life.abandon_after_fork()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[StorePaths, DirectoryLock]:
+    """Lock the directory of a store for its one writer; it is made where it does not exist.
+
+    Raises:
+        StoreLockedError: Another writer has it.
+    """
+    paths = check_writable_directory(path, config, read)
+    refuse_rocksdb_data(path)
+    if paths.abort.is_dir():
+        raise StoreAccessError(paths.abort, "is a directory; a writer makes a file of this name: move it away")
+    try:
+        if not path.is_dir():
+            os_files.make_directory(path)
+            os_files.sync_directory(path.parent)
+    except OSError as error:
+        raise os_files.access_error(path, error) from error
+    return paths, DirectoryLock(paths.lock)
+
+
+def mark_open(paths: StorePaths) -> None:
+    """Leave the `abort` file that says: if you find me, the stop was not orderly."""
+    os_files.write_atomically(paths.abort, str(os.getpid()).encode())
+
+
+class StoreLife:
+    """The lock and the threads of one open store, and their end in order."""
+
+    def __init__(
+        self,
+        lock: DirectoryLock,
+        parts: StoreParts,
+        dispatch: ConfirmedDispatch,
+        writing: Writing,
+        flushing: FlushServices,
+        rounds: CleanRounds,
+    ) -> None:
+        self._lock, self._parts, self._dispatch = lock, parts, dispatch
+        self._writing, self._flushing, self._rounds = writing, flushing, rounds
+        self._flush_lock = threading.Lock()
+        self.closed = self._forsaken = False
+        _OPEN.add(self)
+
+    def check_open(self) -> None:
+        """Raise StoreClosedError once the store is closed."""
+        if self.closed:
+            raise StoreClosedError(self._parts.paths.root)
+
+    def abandon_after_fork(self) -> None:
+        """In a process that was forked from the one that opened the store: it is closed here, and left as it is."""
+        self.closed = self._forsaken = True
+        self._writing.puts.abandon_after_fork()
+
+    def flush(self) -> None:
+        """Make everything durable: log, queues, index, checkpoint, in this order."""
+        with self._flush_lock:
+            self.check_open()
+            self._flushing.flush()
+
+    def close(self) -> None:
+        """Orderly stop: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
+        if self._forsaken:
+            return
+        with self._writing.puts.lock:
+            if self.closed:
+                return
+            self.closed = True
+        parts = self._parts
+        with ExitStack() as at_last:
+            at_last.callback(self._lock.release)
+            at_last.callback(parts.close_files)
+            self._writing.close()
+            self._flushing.stop()
+            self._rounds.stop()
+            parts.allocator.stop()
+            at_last.enter_context(self._rounds.lock)  # somebody else's clean-up or flush ends first
+            at_last.enter_context(self._flush_lock)
+            clean = False
+            try:
+                clean = self._make_durable()
+            finally:
+                self._dispatch.confirm_file.close(remove=clean)
+            if clean:
+                os_files.remove_file(parts.paths.abort)
+                os_files.sync_directory(parts.paths.root)
+
+    def _make_durable(self) -> bool:
+        """Everything that was put, and the record of this stop; False where a failed sync left nothing certain."""
+        parts, views = self._parts, self._parts.views
+        if parts.writer.fence.error is not None:
+            with suppress(StoreError):  # it may still be recovered
+                parts.writer.commit_log.commit()
+            return False
+        self._rounds.service.remove_retired()
+        self._flushing.flush_last()
+        leave_stop_record(
+            *(parts.paths, parts.config, views.queues, views.batch_queues, views.index, parts.files),
+            parts.writer.commit_log.committed_offset,
+            began=parts.recovery.truncated_to,
+            record_crc=self._dispatch.confirm_file.gives_record_crc,
+            tag_entries=self._tag_entries(),
+        )
+        return True
+
+    def _tag_entries(self) -> TagEntries:
+        """Return where the index names the TAGS of every record."""
+        parts = self._parts
+        if not parts.indexes_tags:
+            return parts.tag_entries
+        return parts.tag_entries.extended(parts.recovery.truncated_to, parts.writer.commit_log.committed_offset)

@@ -1,0 +1,72 @@
+"""Topics of a store that is open for writing: made, enlarged, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
+from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rocketflow_store.engine.flush_services import FlushServices
+    from rocketflow_store.engine.opening import StoreParts
+
+
+class TopicAdmin:
+    """Changes to the topics of one store."""
+
+    def __init__(
+        self, parts: StoreParts, flushing: FlushServices, dispatch_lock: AbstractContextManager[object]
+    ) -> None:
+        self._parts, self._topics = parts, parts.topics
+        self._flushing, self._dispatch_lock = flushing, dispatch_lock
+
+    def queue_count(self, topic: str) -> int:
+        """Return the write queues of a topic; a new topic is made with the default number."""
+        return self._topics.queue_count(topic)
+
+    def ensure(self, topic: str, queues: int | None) -> None:
+        """Make the topic, with `queues` queues (or the default number), where it does not exist."""
+        if not self._topics.exists(topic):
+            self._topics.ensure(topic, queues or self._parts.config.default_topic_queue_nums)
+
+    def create(self, topic: str, queues: int, queue_type: str | None) -> None:
+        """Make a topic, or raise the number of queues of an existing one; the caller has the put lock."""
+        self._topics.ensure(topic, queues)
+        if queue_type is not None:
+            offsets, count = self._parts.offsets, self._topics.queue_count(topic)
+            in_use = self._parts.views.has_topic(topic) or any(offsets.next(topic, one) for one in range(count))
+            self._topics.set_queue_type(topic, queue_type, in_use=in_use)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic of which everything is flushed; the caller has the put lock, and nothing is cleaned.
+
+        A kill in between leaves all of it, or is finished by the next open; an error fences the store.
+        """
+        parts = self._parts
+        try:
+            with self._flushing.forgetting(topic):
+                begin_deletion(parts.paths, topic, parts.writer.commit_log.wrote_offset)
+                self._forget(topic)
+        except BaseException as error:
+            parts.writer.fence.close_for(f"topic {topic} is half deleted ({error!r}); the next open finishes it")
+            raise
+
+    def _forget(self, topic: str) -> None:
+        parts = self._parts
+        with self._dispatch_lock:
+            ids = parts.views.remove_topic(topic)
+            finish_deletions(parts.paths, parts.config_files)
+            parts.views.side_queues.forget(topic)
+            self._topics.forget(topic)
+            for queue_id in ids:
+                parts.offsets.advance(topic, queue_id, -parts.offsets.next(topic, queue_id))
+
+
+def check_deletable(topic: str) -> None:
+    """Raise StoreConfigError for a topic of the store itself, and for what is no topic."""
+    if is_system_topic(topic) or not is_directory_name(topic):
+        raise StoreConfigError("topic", topic, "is no topic that can be deleted")

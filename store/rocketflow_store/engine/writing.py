@@ -1,0 +1,88 @@
+"""The ways into a store that is open for writing, put together: single puts, puts without waiting, rows and commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocketflow_store.append.acknowledgement import Acknowledgement
+from rocketflow_store.append.assigned_properties import AssignedProperties
+from rocketflow_store.append.async_put import AsyncPut
+from rocketflow_store.append.bulk_append import BulkAppend
+from rocketflow_store.append.log_append import LogAppend
+from rocketflow_store.append.put_path import PutPath
+from rocketflow_store.append.queue_choice import QueueChoice
+from rocketflow_store.append.write_gate import WriteGate
+from rocketflow_store.metadata.native.confirm import ConfirmFile
+from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.telemetry.statistics import StoreStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Every put goes one of these ways; all share one put lock and one append to the log."""
+
+    puts: PutPath
+    later: AsyncPut
+    bulk: BulkAppend
+
+    @classmethod
+    def of(
+        cls,
+        parts: StoreParts,
+        dispatch: ConfirmedDispatch,
+        statistics: StoreStatistics,
+        disk_full: Callable[[], bool],
+        appended: Callable[[], None] | None,
+    ) -> Self:
+        """Put the write path together; `appended` is told of puts that nobody waits for."""
+        path, config, side = parts.paths.root, parts.config, parts.views.side_queues
+        commit_log, fence, flush = parts.writer.commit_log, parts.writer.fence, parts.writer.flush
+        assigned = AssignedProperties(config, side.is_batch_cq, parts.views.queues)
+        log_append = LogAppend(
+            *(commit_log, parts.offsets, assigned, dispatch, fence, statistics),
+            *(config.clock, parts.least_timestamp),
+        )
+        choice = QueueChoice(parts.topics, parts.offsets)
+        gate = WriteGate(path, config, commit_log, fence, dispatch, disk_full)
+        acknowledgement = Acknowledgement(flush, dispatch, statistics, config, appended)
+        puts = PutPath(path, config, log_append, choice, gate, acknowledgement, statistics, side)
+        most = config.max_async_put_message_requests
+        later = AsyncPut(path, puts, acknowledgement, log_append, statistics, most)
+        bulk = BulkAppend(config, parts.topics, puts, log_append, choice, gate, flush, dispatch, appended)
+        return cls(puts, later, bulk)
+
+    def close(self) -> None:
+        """Store what waits, and take nothing more."""
+        self.later.close()
+        self.puts.close()
+
+
+def confirmed_dispatch(parts: StoreParts) -> ConfirmedDispatch:
+    """Return the dispatch of what is appended, from the log's end on; its confirm file is made."""
+    end = parts.writer.commit_log.committed_offset
+    confirm_file = ConfirmFile(
+        parts.paths,
+        end,
+        end,
+        synced=parts.sync_flush,
+        record_crc=parts.config.append_prop_crc,
+        timestamp=parts.least_timestamp,
+        tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
+    )
+    recovery, writer = parts.recovery, parts.writer
+    dispatch = ConfirmedDispatch(
+        *(parts.paths.root, parts.dispatcher, parts.views.index, parts.log),
+        *(writer.commit_log, writer.fence, confirm_file),
+        (recovery.store_timestamp, recovery.dispatched_phy_offset),
+        sync_flush=parts.sync_flush,
+    )
+    if parts.sync_flush:
+        writer.flush.synced = dispatch.follow_for_all
+    return dispatch
