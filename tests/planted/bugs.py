@@ -403,9 +403,7 @@ BUGS: Final = (
         "crc-asked-of-another-writers-records",
         "a queue that is made again extends our records' CRC over those of another writer",
         [
-            Change(
-                "    if began is None and before is not None and log_end > before.end_phy_offset:\n", "    if False:\n"
-            )
+            Change("        if before is not None and log_end > before.end_phy_offset:\n", "        if False:\n"),
         ],
         [f"{STORE}/recovery/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
     ),

@@ -57,13 +57,13 @@ def _with_sizes(reader: StoreReader, topic: str, queues: list[dict[str, int]]) -
 
 def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
     """Return state and bounds of a store as one JSON object; with `sizes` bytes and time span of each topic."""
-    from rocketflow_store.spi.reads import index_figures, queues_without_files
+    from rocketflow_store.spi.reads import consumer_offset_files, index_figures, log_figures, queues_without_files
 
     snapshot = reader.snapshot()
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, queue_id), (low, high) in sorted(snapshot.queues.items()):
         topics.setdefault(topic, []).append({"queueId": queue_id, "minOffset": low, "maxOffset": high})
-    index = index_figures(reader)
+    index, log = index_figures(reader), log_figures(reader)
     checkpoint, stretches = reader.checkpoint, reader.tag_stretches()
     return {
         "path": str(reader.path),
@@ -71,9 +71,9 @@ def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
         "commitLog": {
             "minOffset": reader.min_phy_offset,
             "maxOffset": snapshot.max_phy_offset,
-            "files": reader.commit_log_file_count,
-            "fileSize": reader.config.mapped_file_size_commit_log,
-            "paths": [str(one) for one in reader.paths.commit_logs],
+            "files": log.files,
+            "fileSize": log.file_size,
+            "paths": list(log.directories),
         },
         "topics": [
             {"topic": topic, "queues": queues, **(_with_sizes(reader, topic, queues) if sizes else {})}
@@ -96,7 +96,7 @@ def store_info(reader: StoreReader, *, sizes: bool = False) -> dict[str, Any]:
             "tagStretchesExact": stretches.exact,
         },
         "profile": reader.profile,
-        "consumerOffsets": [str(one) for one in reader.paths.consumer_offsets if one.exists()],
+        "consumerOffsets": consumer_offset_files(reader),
         "checkpoint": {
             "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
             "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,

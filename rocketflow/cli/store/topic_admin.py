@@ -85,7 +85,7 @@ def set_queues(path: str, config: StoreConfig, topic: str, queues: int) -> None:
     _refuse_system_topic(topic)
     with _opened(path, config) as store:
         _check_exists(store, topic)
-        store.config_files.topics.set_queue_nums(topic, queues)
+        store.set_topic_queues(topic, queues)
 
 
 def delete_topic(path: str, config: StoreConfig, topic: str, *, confirmed: bool) -> None:
@@ -127,7 +127,7 @@ def _opened(path: str, config: StoreConfig) -> MessageStore:
 
 
 def _names(store: MessageStore) -> set[str]:
-    return {*store.config_files.topics.topics(), *store.topics()}
+    return {*store.listed_topics(), *store.topics()}
 
 
 def _check_exists(store: MessageStore, topic: str) -> None:

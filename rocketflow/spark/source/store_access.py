@@ -50,10 +50,10 @@ def open_reader(location: StoreLocation) -> StoreReader:
     Of Spark's Python workers alone, which have one thread: the one that was known is closed, whoever reads it.
     """
     known = _OPEN.get(location)
-    if known is not None and known.identity == known.reader.paths.identity():
+    if known is not None and known.identity == known.reader.identity():
         return known.reader
     reader = StoreReader(location.path, _config(location))
-    identity = reader.paths.identity()
+    identity = reader.identity()
     if known is not None:
         known.reader.close()
     _OPEN[location] = _Open(reader, identity, 0 if known is None else known.generation + 1)

@@ -102,13 +102,13 @@ class FlushServices:
         now_ms = self._config.clock.now_ms()
         self._statistics.sample(now_ms)
         least_pages = self._log_schedule.least_pages(now_ms)
-        if self._parts.sync_flush:
+        if self._config.sync_flush:
             least_pages = 0  # somebody may wait for it
         commit_log = self._writer.commit_log
         end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log()
-        if self._parts.sync_flush or self._dispatch.failure is not None:
+        if self._config.sync_flush or self._dispatch.failure is not None:
             self._dispatch.follow()  # else who appends dispatches, many units a queue at a time
 
     def queues_step(self) -> None:

@@ -241,6 +241,11 @@ class MessageStore(StoreReads):
             self._check_open()
             self._admin.create(topic, queues, queue_type)
 
+    def set_topic_queues(self, topic: str, queues: int) -> None:
+        """Give a topic `queues` write queues, and read queues for all that it ever had."""
+        self._check_open()
+        self._admin.set_queues(topic, queues)
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, or a light queue: its queues, its entry, the positions of its consumers.
 

@@ -69,11 +69,6 @@ class StoreParts:
         return self.config.tag_entries and self.config.message_index_enable
 
     @property
-    def sync_flush(self) -> bool:
-        """Whether a message counts only once it is synced."""
-        return self.config.sync_flush
-
-    @property
     def least_timestamp(self) -> int:
         """Store time (ms) that no later record may fall behind: the newest one's, though it may be gone."""
         return max(self.recovery.store_timestamp, self.recovery.told_timestamp)

@@ -41,6 +41,10 @@ class TopicAdmin:
             in_use = self._parts.views.has_topic(topic) or any(offsets.next(topic, one) for one in range(count))
             self._topics.set_queue_type(topic, queue_type, in_use=in_use)
 
+    def set_queues(self, topic: str, queues: int) -> None:
+        """Give a topic `queues` write queues, and read queues for all that it ever had."""
+        self._parts.config_files.topics.set_queue_nums(topic, queues)
+
     def delete(self, topic: str) -> None:
         """Delete a topic of which everything is flushed; the caller has the put lock, and nothing is cleaned.
 

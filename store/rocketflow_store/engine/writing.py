@@ -66,12 +66,12 @@ class Writing:
 
 def confirmed_dispatch(parts: StoreParts) -> ConfirmedDispatch:
     """Return the dispatch of what is appended, from the log's end on; its confirm file is made."""
-    end = parts.writer.commit_log.committed_offset
+    end, sync_flush = parts.writer.commit_log.committed_offset, parts.config.sync_flush
     confirm_file = ConfirmFile(
         parts.paths,
         end,
         end,
-        synced=parts.sync_flush,
+        synced=sync_flush,
         record_crc=parts.config.append_prop_crc,
         timestamp=parts.least_timestamp,
         tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
@@ -81,8 +81,8 @@ def confirmed_dispatch(parts: StoreParts) -> ConfirmedDispatch:
         *(parts.paths.root, parts.dispatcher, parts.views.index, parts.log),
         *(writer.commit_log, writer.fence, confirm_file),
         (recovery.store_timestamp, recovery.dispatched_phy_offset),
-        sync_flush=parts.sync_flush,
+        sync_flush=sync_flush,
     )
-    if parts.sync_flush:
+    if sync_flush:
         writer.flush.synced = dispatch.follow_for_all
     return dispatch

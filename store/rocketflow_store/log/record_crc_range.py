@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.native.confirm import Confirmed
 
 
-_FAR: Final = 1 << 62
+FAR: Final = 1 << 62
+"""A physical offset after every record."""
 
 
 class RecordCrcRange:
@@ -59,11 +61,33 @@ class RecordCrcRange:
         return np.flatnonzero((phy_offsets >= start) & (phy_offsets < stop))
 
 
+def writer_crc_from(confirmed: Confirmed | None) -> int:
+    """Return from where on each record of the last writer has that CRC: running, or killed; FAR where none has."""
+    return confirmed.record_crc_from if confirmed is not None and confirmed.record_crc_from >= 0 else FAR
+
+
+def crc_from_at_stop(paths: StorePaths, log_end: int, began: int | None, *, record_crc: bool) -> int:
+    """Return from where on each record up to `log_end` has that CRC at an orderly stop; -1 where none has.
+
+    The stopping writer wrote from `began` on (None: it wrote nothing), with `record_crc` in every record.
+    """
+    before = StopRecord.load(paths)
+    found = before.record_crc_from if before is not None else -1
+    if began is None:
+        if before is not None and log_end > before.end_phy_offset:
+            # by a writer of ours that was killed; the records of another one have no such CRC
+            return record_crc_range(paths)[0] if writer_crc_from(read_confirm(paths)) < FAR else -1
+        return found
+    if not record_crc:
+        return -1
+    return began if before is None or before.end_phy_offset != began or found < 0 else found
+
+
 def record_crc_range(paths: StorePaths) -> tuple[int, int]:
     """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
     confirmed, record = read_confirm(paths), StopRecord.load(paths)
-    if confirmed is not None and confirmed.record_crc_from >= 0:
-        start = confirmed.record_crc_from
+    start = writer_crc_from(confirmed)
+    if confirmed is not None and start < FAR:
         if record is not None and record.end_phy_offset == start and record.record_crc_from >= 0:
             start = record.record_crc_from
         return start, confirmed.synced_offset
@@ -78,8 +102,8 @@ def readable_range(paths: StorePaths) -> RecordCrcRange:
     """As `record_crc_range`; what a writer, running or killed, did not sync yet counts too."""
 
     def look() -> tuple[int, int]:
-        confirmed = read_confirm(paths)
+        is_protected = writer_crc_from(read_confirm(paths)) < FAR
         start, stop = record_crc_range(paths)
-        return start, _FAR if confirmed is not None and confirmed.record_crc_from >= 0 else stop
+        return start, FAR if is_protected else stop
 
     return RecordCrcRange(look, paths.writer_mark)

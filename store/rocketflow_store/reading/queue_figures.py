@@ -34,6 +34,27 @@ class IndexFigures:
     end_timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogFigures:
+    """What the log is: how many files of how many bytes, and the directories that they are in."""
+
+    files: int
+    file_size: int
+    directories: tuple[str, ...]
+
+
+def log_figures(reader: StoreReader) -> LogFigures:
+    """Return how the log is laid out."""
+    paths = reader.paths
+    size = reader.config.mapped_file_size_commit_log
+    return LogFigures(len(reader.log_files), size, tuple(str(one) for one in paths.commit_logs))
+
+
+def consumer_offset_files(reader: StoreReader) -> list[str]:
+    """Return the files with consumers' offsets that exist."""
+    return [str(one) for one in reader.paths.consumer_offsets if one.exists()]
+
+
 def index_figures(reader: StoreReader) -> IndexFigures:
     """Return what the index files say of themselves."""
     files = reader.index.files

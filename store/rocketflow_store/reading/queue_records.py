@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,7 +63,8 @@ def _of_files(log: CommitLogView, identity: QueueIdentity, units: Units, first_o
         bad = [(int(one), identity.topic, missing) for one in offsets[covered : rows.start]]
         covered = rows.stop
         following = int(offsets[covered]) if covered < len(units) else last
-        yield _of_file(log, identity, mapped, units[rows], offsets[rows], bad, following)
+        found = _of_file(log, identity, mapped, units[rows], offsets[rows])
+        yield replace(found, bad=sorted(bad + found.bad), next_offset=following)
     bad = [(int(one), identity.topic, missing) for one in offsets[covered:]]
     if bad or len(units) == 0:
         nothing = RecordColumns(_no_bytes(), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -71,15 +72,9 @@ def _of_files(log: CommitLogView, identity: QueueIdentity, units: Units, first_o
 
 
 def _of_file(
-    log: CommitLogView,
-    identity: QueueIdentity,
-    mapped: MappedFile,
-    units: Units,
-    offsets: Ints,
-    bad: list[tuple[int, str, str]],
-    next_offset: int,
+    log: CommitLogView, identity: QueueIdentity, mapped: MappedFile, units: Units, offsets: Ints
 ) -> QueueRecords:
-    place = str(mapped.path)
+    place, bad, next_offset = str(mapped.path), list[tuple[int, str, str]](), int(offsets[-1]) + 1
     try:
         records = log.columns(mapped, units)
     except UnreadableError as error:
@@ -93,7 +88,7 @@ def _of_file(
         bad += [(int(offsets[row]), place, why) for row, why in sorted(faults.items())]
         good = np.setdiff1d(np.arange(records.count), list(faults))
         records, units, offsets = records.keep(good), units[good], offsets[good]
-    return QueueRecords(offsets, units["tags_code"].astype(np.int64), records, sorted(bad), next_offset)
+    return QueueRecords(offsets, units["tags_code"].astype(np.int64), records, bad, next_offset)
 
 
 def _no_bytes() -> pa.Buffer:

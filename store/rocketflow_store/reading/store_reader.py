@@ -15,7 +15,6 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
-from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.errors import StoreError, StoreReplacedError
@@ -165,11 +164,6 @@ class StoreReader(StoreReads):
     # -- what the files say
 
     @property
-    def commit_log_file_count(self) -> int:
-        """How many CommitLog files there are."""
-        return len(self._reads.files)
-
-    @property
     def checkpoint(self) -> CheckpointFields:
         """The checkpoint's fields, zero without the file."""
         try:
@@ -182,9 +176,9 @@ class StoreReader(StoreReads):
         """The RocketMQ version whose derived files the store has, "5.3" or "5.5", as recorded or found in its files."""
         return profile_of(self.paths, self.config)
 
-    def listed_topics(self) -> set[str]:
-        """Return the topics that `config/topics.json` lists, with a queue or without; StoreError if it is damaged."""
-        return set(ConfigFiles(self.paths.config).topics.topics())
+    def identity(self) -> tuple[object, ...]:
+        """Return a value that changes when another directory takes the store's place, or a writer starts anew."""
+        return self.paths.identity()
 
     def batch_names(self) -> list[tuple[str, int]]:
         """Return (topic, queue id) of the queues of BatchCQ topics."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.reading.faults import STRICT, SkipFaults
 from rocketflow_store.reading.message_lookup import MAX_TIMESTAMP
 from rocketflow_store.reading.queue_identity import queue_identity
@@ -139,6 +140,10 @@ class StoreReads(ABC):
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after the last message."""
         return self.bounds(topic, queue_id)[1]
+
+    def listed_topics(self) -> set[str]:
+        """Return the topics that `config/topics.json` lists, with a queue or without; StoreError if it is damaged."""
+        return set(ConfigFiles(self.paths.config).topics.topics())
 
     # -- messages by queue offset
 

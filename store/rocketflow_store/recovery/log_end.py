@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.log.record_crc_range import FAR, writer_crc_from
 from rocketflow_store.log.resync import is_end_blank, is_whole, next_proven, next_sound, unknown_record_size
 from rocketflow_store.recovery.result import LogEnd
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rocketflow_store.recovery.damage_table import DamageTable
     from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
-NO_OFFSET: Final = 1 << 62
+NO_OFFSET: Final = FAR
 _END: Final = "end of the log"
 
 
@@ -58,10 +59,8 @@ def known_log(
         settled = max(settled, min(record.end_phy_offset, end))
         if not abort_found:
             known_end = min(record.end_phy_offset, end)
-    crc_from = NO_OFFSET
-    if confirmed is not None and confirmed.record_crc_from >= 0:
-        crc_from = confirmed.record_crc_from
-    return KnownLog(not abort_found, abort_found and confirmed is None, settled, synced, known_end, crc_from)
+    foreign = abort_found and confirmed is None
+    return KnownLog(not abort_found, foreign, settled, synced, known_end, writer_crc_from(confirmed))
 
 
 class LogEndSearch:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.format.record import BLANK_MAGIC, SIZE_AND_MAGIC
-from rocketflow_store.log.record_crc_range import record_crc_range
+from rocketflow_store.log.record_crc_range import crc_from_at_stop
 from rocketflow_store.metadata.config_files.listed_topics import listed_topics
-from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
 from rocketflow_store.metadata.native.stop_record import (
     CONTENT_BYTES,
@@ -64,16 +63,7 @@ def leave_stop_record(
     where the index names every record's TAGS; None: what is known of that stays.
     """
     topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
-    before = StopRecord.load(paths)
-    crc_from = before.record_crc_from if before is not None else -1
-    if began is None and before is not None and log_end > before.end_phy_offset:
-        confirmed = read_confirm(paths)  # of ours, who was killed; another writer's records have no such CRC
-        ours = confirmed is not None and confirmed.record_crc_from >= 0
-        crc_from = record_crc_range(paths)[0] if ours else -1
-    if began is not None and (before is None or before.end_phy_offset != began or crc_from < 0):
-        crc_from = began
-    if began is not None and not record_crc:
-        crc_from = -1
+    crc_from = crc_from_at_stop(paths, log_end, began, record_crc=record_crc)
     tags = known_tag_entries(paths, paths.index) if tag_entries is None else tag_entries
     tags = replace(tags, newest_file=index.files[-1].path.name if index.files else "")
     take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from, tags).write(paths)

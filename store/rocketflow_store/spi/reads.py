@@ -5,7 +5,9 @@ from __future__ import annotations
 from rocketflow_store.reading.export import export_topic
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_figures import (
+    consumer_offset_files,
     index_figures,
+    log_figures,
     queue_size,
     queues_without_files,
     record_bytes,
@@ -15,9 +17,11 @@ from rocketflow_store.reading.skipped import SkippedMessages
 
 __all__ = [
     "SkippedMessages",
+    "consumer_offset_files",
     "export_topic",
     "index_figures",
     "inner_messages",
+    "log_figures",
     "queue_size",
     "queues_without_files",
     "record_bytes",
