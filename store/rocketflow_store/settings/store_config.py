@@ -28,17 +28,14 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """RocketMQ's MessageStoreConfig as far as it is used; `settings_table` has its keys, units, defaults and bounds.
+    """RocketMQ's MessageStoreConfig as far as it is used; `settings_table` says what each is about.
 
     File sizes are properties of the files of a store, not of the process that opens it:
     `metadata.layout.file_sizes.fitted_to` takes them from there.
     """
 
     store_path_commit_log: str = default_of("store_path_commit_log")
-    """Directories of the log, separated by `multi_path_splitter`, from the root on or absolute; "": what the store's
-    last writer used, else `commitlog`. New files go to them in turn."""
     read_only_commit_log_store_paths: str = default_of("read_only_commit_log_store_paths")
-    """Directories of the log that get no new files."""
     store_path_consume_queue: str = default_of("store_path_consume_queue")
     store_path_index: str = default_of("store_path_index")
     multi_path_splitter: str = default_of("multi_path_splitter")
@@ -50,12 +47,8 @@ class StoreConfig:
     message_index_enable: bool = default_of("message_index_enable")
     max_message_size: int = default_of("max_message_size")
     enabled_append_prop_crc: bool | None = default_of("enabled_append_prop_crc")
-    """Whether every record ends with a CRC of itself (a broker before 5.2 cannot read that). None leaves it to the
-    store: one that was made by this version has it on, one that another writer made has not."""
     check_crc_on_recover: bool = default_of("check_crc_on_recover")
     profile: str = default_of("profile")
-    """The RocketMQ version whose derived files the store has, "5.3" or "5.5" (no key of RocketMQ). Empty leaves it to
-    the store: what was recorded or is found there, "5.5" for a new one."""
     store_host: str = default_of("store_host")
     broker_name: str = default_of("broker_name")
     default_topic_queue_nums: int = default_of("default_topic_queue_nums")
@@ -63,20 +56,12 @@ class StoreConfig:
     flush_least_pages_when_warm_maped_file: int = default_of("flush_least_pages_when_warm_maped_file")
     flush_interval_commit_log: int = default_of("flush_interval_commit_log")
     flush_commit_log_least_pages: int = default_of("flush_commit_log_least_pages")
-    """RocketMQ's default of 4 leaves up to 16 KiB of a quiet store unsynced for `flush_commit_log_thorough_interval`;
-    ours syncs all there is at every interval."""
     flush_commit_log_thorough_interval: int = default_of("flush_commit_log_thorough_interval")
     flush_commit_log_timed: bool = default_of("flush_commit_log_timed")
-    """False: a put wakes the flush, and does not wait for it."""
     direct_io: bool = default_of("direct_io")
-    """Sink commits are written around the page cache, where the file system can (no key of RocketMQ). Spares the memory
-    and the time that new pages cost, most in virtual machines; who reads what was just written finds it on the disk."""
     transient_store_pool_enable: bool = default_of("transient_store_pool_enable")
-    """Appends go to `transient_store_pool_size` buffers of a log file's size, and are committed to the files from
-    there: what was appended and not committed is lost with the process. Only with ASYNC_FLUSH, and not on a slave."""
     transient_store_pool_size: int = default_of("transient_store_pool_size")
     fast_fail_if_no_buffer_in_store_pool: bool = default_of("fast_fail_if_no_buffer_in_store_pool")
-    """Without a buffer for the next file: refuse puts (True), or write to the file at once (False)."""
     commit_interval_commit_log: int = default_of("commit_interval_commit_log")
     commit_commit_log_least_pages: int = default_of("commit_commit_log_least_pages")
     commit_commit_log_thorough_interval: int = default_of("commit_commit_log_thorough_interval")
@@ -87,25 +72,19 @@ class StoreConfig:
     flush_consume_queue_thorough_interval: int = default_of("flush_consume_queue_thorough_interval")
     sync_flush_timeout: int = default_of("sync_flush_timeout")
     max_async_put_message_requests: int = default_of("max_async_put_message_requests")
-    """Messages of asynchronous puts that wait for the encoder; more are waited for, at most `sync_flush_timeout`."""
     enable_lmq: bool = default_of("enable_lmq")
     enable_multi_dispatch: bool = default_of("enable_multi_dispatch")
     max_lmq_consume_queue_num: int = default_of("max_lmq_consume_queue_num")
     mapper_file_size_batch_consume_queue: int = default_of("mapper_file_size_batch_consume_queue")
     mapped_file_size_consume_queue_ext: int = default_of("mapped_file_size_consume_queue_ext")
     use_reentrant_lock_when_put_message: bool = default_of("use_reentrant_lock_when_put_message")
-    """RocketMQ chooses between a lock that sleeps and one that spins. Python has the one that sleeps: both values mean
-    it, and the key is kept so that a broker's file can be used."""
     message_delay_level: str = default_of("message_delay_level")
     timer_wheel_enable: bool = default_of("timer_wheel_enable")
     timer_max_delay_sec: int = default_of("timer_max_delay_sec")
     timer_precision_ms: int = default_of("timer_precision_ms")
     timer_roll_window_slot: int = default_of("timer_roll_window_slot")
-    """A timer message that is due later than so many ticks is put again on the way: retention may not take it."""
     timer_flush_interval_ms: int = default_of("timer_flush_interval_ms")
     timer_congest_num_each_slot: int = default_of("timer_congest_num_each_slot")
-    """So many messages that wait in one tick are enough: of more some are refused, all from twice as many on, while a
-    TimerMessageService counts them. It goes for messages put, not for those of a sink's or another batch's rows."""
     mapped_file_size_timer_log: int = default_of("mapped_file_size_timer_log")
     max_transfer_bytes_on_message_in_memory: int = default_of("max_transfer_bytes_on_message_in_memory")
     max_transfer_count_on_message_in_memory: int = default_of("max_transfer_count_on_message_in_memory")
