@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run test test-full test-faults test-planted fuzz bench airflow check clean
+.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -49,6 +49,9 @@ fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder, two million executio
 bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 	@$(BIN)/python -m tests.bench
 
+reference: $(STAMP) ## write the pages of the reference (settings, options, commands, events, JSON output) from the code
+	@$(BIN)/python -m rocketflow.cli.write_reference
+
 airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
 	@$(BIN)/python -m tests.rocketflow.airflow
 
@@ -57,6 +60,7 @@ check: $(STAMP) ## formatter, linter, type checker, import rules
 	@$(BIN)/ruff check -q . && echo "lint ok"
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m rocketflow.cli.write_reference --check
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability.json

@@ -18,6 +18,7 @@ from rocketflow.process.printable import printable
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
 _COMPLETE = "_ROCKETFLOW_COMPLETE"
+_LABEL_WIDTH = 36
 
 
 class Shell(enum.Enum):
@@ -149,6 +150,27 @@ def demo(
     from rocketflow.demo.demo import run_demo
 
     raise typer.Exit(run_demo(store=store, directory=directory, as_json=as_json))
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="A setting, an option, a command, an event code or an exit code.")],
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of text.")] = False,
+) -> None:
+    """Print what the reference says of a name. Example: rocketflow explain flushDiskType"""
+    import json
+
+    from rocketflow.cli.reference.entries import all_entries, find_entries
+
+    for number, one in enumerate(find_entries(name, all_entries(typer.main.get_command(app)))):
+        if as_json:
+            print(json.dumps(one.as_dict()))
+            continue
+        print(f"{'' if number == 0 else chr(10)}{one.name} ({one.kind})")
+        print(f"  {one.about}")
+        width = min(max((len(label) for label, _ in one.facts), default=0), _LABEL_WIDTH)
+        for label, text in one.facts:
+            print(f"  {label:<{width}}  {text}")
 
 
 def _print_fields(fields: dict[str, Any], as_json: bool) -> None:

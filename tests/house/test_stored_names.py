@@ -75,7 +75,7 @@ def names_in_source() -> Iterator[str]:
                 yield f"Airflow class {module}.{node.name}"
             elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in OPTION_TUPLES:
                 source = getattr(importlib.import_module(module), ast.unparse(node.target))
-                yield from (f"Spark option {ast.unparse(node.target)[:-8].lower()} {one}" for one in source)
+                yield from (f"Spark option {ast.unparse(node.target)[:-8].lower()} {one.name}" for one in source)
 
 
 def names_of_files() -> Iterator[str]:

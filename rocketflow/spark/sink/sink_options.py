@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.nearest import nearest_name
+from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import given_settings, parse_stores
 from rocketflow_store import (
@@ -25,17 +26,32 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SINK_OPTIONS: Final = (
-    "path",
-    "namesrvAddr",
-    "topic",
-    "sinkId",
-    "txnId",
-    "queues",
-    "flushDiskType",
-    "directIO",
-    "replayMismatch",
-    "lockTimeout",
-    "config",
+    Option("path", "directory", "required", "Store to write to."),
+    Option("namesrvAddr", "ADDRESS", "", "Refused until this version has a client; give `path`."),
+    Option("topic", "TOPIC", "", "Topic of all rows; without it rows need a column `topic`."),
+    Option(
+        "sinkId",
+        "NAME",
+        "the id of the query",
+        "Name under which batches are committed: each batch id of a sink is stored once.",
+    ),
+    Option("txnId", "NAME", "", "Name of a batch write (`df.write`): it is stored once, however often it is repeated."),
+    Option("queues", "1 to 65536", "8", "Queues of a topic that the sink creates."),
+    Option("flushDiskType", "SYNC_FLUSH or ASYNC_FLUSH", "SYNC_FLUSH", "Whether a commit returns after a sync."),
+    Option("directIO", "true or false", "setting rocketflow.directIO", "Whether rows bypass the page cache."),
+    Option(
+        "replayMismatch",
+        "error or skip",
+        "error",
+        "What happens if Spark repeats a committed batch with other rows: fail, or keep the committed ones.",
+    ),
+    Option(
+        "lockTimeout",
+        "duration (500ms, 30s, 15m)",
+        "60s",
+        "Longest wait for a store that another process has locked.",
+    ),
+    Option("config", "broker.conf", "", "File with settings of the store."),
 )
 
 _ALLOWED_TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -91,7 +107,7 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """Options as Spark hands them over; OptionError names what is wrong."""
         values = OptionValues(options)
-        values.check_known(SINK_OPTIONS)
+        values.check_known([one.name for one in SINK_OPTIONS])
         if "namesrvAddr" in values:
             raise OptionError("namesrvAddr", "option namesrvAddr: writing through a broker is not available; give path")
         path = values.text("path")

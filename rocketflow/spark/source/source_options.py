@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
 from rocketflow_store import StoreConfigError, StoreError
@@ -15,33 +16,148 @@ from rocketflow_store.spi.filters import TagFilter
 from rocketflow_store.spi.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
 SOURCE_OPTIONS: Final = (
-    "path",
-    "namesrvAddr",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "failOnMissingTopic",
-    "tags",
-    "sql",
-    "includeProperties",
-    "pushDownPredicate",
-    "includeSystemTopics",
-    "consumerGroup",
-    "config",
+    Option(
+        "path",
+        "directory, or NAME=DIRECTORY,NAME=DIRECTORY",
+        "required",
+        "Store to read; several stores are read as one table, each under its name.",
+    ),
+    Option(
+        "namesrvAddr",
+        "ADDRESS",
+        "",
+        "NameServer to read through a broker instead of `path`; refused until this version has a client.",
+    ),
+    Option(
+        "subscribe",
+        "TOPIC,TOPIC",
+        "",
+        "Topics to read; `STORE/TOPIC` for one of several stores. One of `subscribe`, `subscribePattern` and "
+        "`assign` is required.",
+    ),
+    Option(
+        "subscribePattern",
+        "regular expression",
+        "",
+        "Topics whose complete names match; a stream picks up new ones.",
+    ),
+    Option("assign", '{"TOPIC": [QUEUE, ...]}', "", "Queues to read, one by one."),
+    Option(
+        "startingOffsets",
+        'earliest, latest or {"TOPIC": {"QUEUE": OFFSET}}',
+        "latest (stream), earliest (batch)",
+        "Where a new query starts; -2 is earliest, -1 latest, and every queue has to be named. With several "
+        "stores keys are `STORE/TOPIC`. A checkpoint wins.",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        '{"TOPIC": {"QUEUE": TIME}}',
+        "",
+        "Start of each queue as a store time (ms or ISO 8601); wins over `startingOffsets`.",
+    ),
+    Option(
+        "startingTimestamp",
+        "TIME",
+        "",
+        "Start of all queues as a store time (ms or ISO 8601); wins over the other two.",
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "error or latest",
+        "error",
+        "What happens in a queue that has messages, and none at or after the time.",
+    ),
+    Option(
+        "endingOffsets",
+        'latest or {"TOPIC": {"QUEUE": OFFSET}}',
+        "latest",
+        "Where a read ends, exclusive; batch only.",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        '{"TOPIC": {"QUEUE": TIME}}',
+        "",
+        "End of each queue as a store time; wins over `endingOffsets`; batch only.",
+    ),
+    Option("endingTimestamp", "TIME", "", "End of all queues as a store time; wins over the other two; batch only."),
+    Option(
+        "maxOffsetsPerTrigger",
+        "number",
+        "",
+        "Most messages of a micro-batch, divided in proportion to what waits; every queue gets its turn.",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        "number",
+        "",
+        "Fewest messages of a micro-batch; it waits for them, at most `maxTriggerDelay`. The first batch does "
+        "not wait; ignored with availableNow.",
+    ),
+    Option("maxTriggerDelay", "duration (500ms, 30s, 15m)", "15m", "Longest wait for `minOffsetsPerTrigger`."),
+    Option(
+        "maxBytesPerTrigger",
+        "size (64k, 10m, 1g)",
+        "",
+        "Most bytes of records of a micro-batch; one larger message passes alone.",
+    ),
+    Option(
+        "minPartitions",
+        "number",
+        "about one a core",
+        "Fewest Spark partitions of a batch; large queue ranges are divided.",
+    ),
+    Option("maxRecordsPerPartition", "number", "", "Most messages of a Spark partition."),
+    Option(
+        "failOnDataLoss",
+        "true or false",
+        "true",
+        "Whether a query fails if messages that it should read are gone or damaged. False: they are skipped "
+        "and logged as RF-DATA-LOSS and RF-SKIP.",
+    ),
+    Option(
+        "failOnMissingTopic",
+        "true or false",
+        "false",
+        "Whether a stream fails if a topic that it names does not exist; a batch read always does.",
+    ),
+    Option(
+        "tags",
+        "RocketMQ tag expression (a || b)",
+        "",
+        "Reads only messages with these tags; compared before the log is read.",
+    ),
+    Option(
+        "sql",
+        "SQL92 condition",
+        "",
+        "Reads only messages whose properties meet the condition, as RocketMQ's consumers filter; with `tags` "
+        "both must hold.",
+    ),
+    Option(
+        "includeProperties",
+        "true or false",
+        "false",
+        "Whether the schema has the column `properties` (costs 20 to 40 % of throughput).",
+    ),
+    Option(
+        "pushDownPredicate",
+        "true or false",
+        "false",
+        "Whether a WHERE on queue, offset or time narrows what is read; batch only.",
+    ),
+    Option(
+        "includeSystemTopics",
+        "true or false",
+        "false",
+        "Whether `subscribePattern` matches topics of the store itself.",
+    ),
+    Option(
+        "consumerGroup",
+        "GROUP",
+        "",
+        "Group under which the progress of the query is published for lag tools, after each batch.",
+    ),
+    Option("config", "broker.conf", "", "File with settings of the store: directories, file sizes."),
 )
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -129,7 +245,7 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         """Check and convert Spark's option strings; OptionError, or InvalidFilterError for `tags` and `sql`."""
         values = OptionValues(options)
-        values.check_known(SOURCE_OPTIONS)
+        values.check_known([one.name for one in SOURCE_OPTIONS])
         stores = _stores(values)
         names = {store.name for store in stores}
         min_offsets = values.integer("minOffsetsPerTrigger")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rocketflow_store.telemetry.events import DATA_LOSS, tell
+from rocketflow_store.telemetry.events import DATA_LOSS, EVENTS, tell
 
 __all__ = [
     "DATA_LOSS",
+    "EVENTS",
     "tell",
 ]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.settings.loader import load_settings
+from rocketflow_store.settings.settings_table import OWN_PREFIX, SETTINGS, Setting
 
 __all__ = [
+    "OWN_PREFIX",
+    "SETTINGS",
     "Clock",
+    "Setting",
     "SystemClock",
     "load_settings",
 ]

@@ -1,0 +1,117 @@
+"""Collecting the entries: from the table of settings, the tables of options, the events, the tree of commands."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.cli.reference.entry import Entry
+from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
+from rocketflow.errors import UsageError
+from rocketflow.process.nearest import did_you_mean
+from rocketflow_store.spi.events import EVENTS
+from rocketflow_store.spi.settings import OWN_PREFIX, SETTINGS, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rocketflow.spark.shared.option_table import Option
+
+SETTING: Final = "setting"
+SOURCE_OPTION: Final = "source option"
+SINK_OPTION: Final = "sink option"
+COMMAND: Final = "command"
+EVENT: Final = "event code"
+EXIT_CODE: Final = "exit code"
+OUTPUT: Final = "JSON output"
+KINDS: Final = (SETTING, SOURCE_OPTION, SINK_OPTION, COMMAND, EXIT_CODE, EVENT, OUTPUT)
+_EXAMPLE: Final = re.compile(r"\s*Example: ((?:.+\n?)+)")
+_EXIT_CODES: Final = (
+    ("0", "The command did what it was asked for; nothing is wrong.", "Nothing."),
+    ("1", "There are findings, or an error that lost nothing.", "Read the last line of stderr: it names what to do."),
+    ("2", "The command line is wrong: an unknown option, a bad value, a path that is no store.", "Correct it."),
+    ("3", "Data is lost or quarantined.", "Run `rocketflow store verify PATH`; see quarantine/report.jsonl."),
+    ("69", "A NameServer or broker cannot be reached.", "Check the address and that it runs."),
+    ("75", "The store is locked by another writer, or a port is in use.", "Wait, or stop the holder that is named."),
+    ("130", "The command was interrupted (Ctrl-C). Other signals end it with 128 plus their number.", "Run it again."),
+)
+
+
+def all_entries(commands: Any) -> list[Entry]:
+    """Return all entries, kind by kind; `commands` is the tree of commands."""
+    from rocketflow.spark.sink.sink_options import SINK_OPTIONS
+    from rocketflow.spark.source.source_options import SOURCE_OPTIONS
+
+    return [
+        *(_of_setting(one) for one in SETTINGS),
+        *_of_options(SOURCE_OPTION, SOURCE_OPTIONS),
+        *_of_options(SINK_OPTION, SINK_OPTIONS),
+        *_below(commands, ""),
+        *(Entry(code, EXIT_CODE, about, (("what to do", remedy),)) for code, about, remedy in _EXIT_CODES),
+        *(Entry(one.code, EVENT, one.about, (("cause", one.cause), ("what to do", one.remedy))) for one in EVENTS),
+        *(
+            Entry(f"{command} --json", OUTPUT, f"Fields of `rocketflow {command} --json`.", tuple(fields.items()))
+            for command, fields in OUTPUT_FIELDS.items()
+        ),
+    ]
+
+
+def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Return those of `entries` with this name, whatever its case.
+
+    UsageError names the nearest one if there is none.
+    """
+    wanted = name.strip().lower().removeprefix("rocketflow ")
+    found = [one for one in entries if wanted in {known.lower() for known in (one.name, *one.also)}]
+    if not found:
+        names = {known for one in entries for known in (one.name, *one.also)}
+        raise UsageError(f"there is no entry {name!r}: {did_you_mean(name, names)}")
+    return found
+
+
+def _of_setting(one: Setting) -> Entry:
+    variable = f"ROCKETFLOW_{one.key.removeprefix(OWN_PREFIX)}"
+    facts = [("default", _shown(one.default, one.unit))]
+    if one.bounds is not None:
+        facts.append(("values", f"{one.bounds[0]:,} to {one.bounds[1]:,}"))
+    elif one.choices:
+        facts.append(("values", ", ".join(one.choices)))
+    elif isinstance(one.default, bool):
+        facts.append(("values", "true, false"))
+    facts += [
+        ("takes effect", one.effect.value),
+        ("broker.conf", f"{one.key} (brokers since {one.since})" if one.since else f"{one.key} (RocketFlow's own)"),
+        ("environment", variable),
+        ("Python", f"StoreConfig({one.field}=...)"),
+    ]
+    return Entry(one.key, SETTING, one.about, tuple(facts), (one.field, variable))
+
+
+def _shown(value: Any, unit: str) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f"{value:,}" if isinstance(value, int) else str(getattr(value, "value", value)) or "empty"
+    return f"{text} {unit}".strip()
+
+
+def _of_options(kind: str, options: Iterable[Option]) -> Iterator[Entry]:
+    for one in options:
+        yield Entry(one.name, kind, one.about, (("default", one.default or "none"), ("values", one.values)))
+
+
+def _below(group: Any, name: str) -> Iterator[Entry]:
+    for word, command in getattr(group, "commands", {}).items():
+        full = f"{name} {word}".strip()
+        if hasattr(command, "commands"):
+            yield from _below(command, full)
+            continue
+        about = command.help or ""
+        example = _EXAMPLE.search(about)
+        context = command.make_context(full, [], resilient_parsing=True)
+        records = [one.get_help_record(context) for one in command.params]
+        facts = [(signature, " ".join(text.split())) for signature, text in filter(None, records)]
+        if example:
+            facts.append(("example", " ".join(example[1].split())))
+        yield Entry(full, COMMAND, " ".join(_EXAMPLE.sub(" ", about).split()), tuple(facts))

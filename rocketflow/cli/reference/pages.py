@@ -1,0 +1,83 @@
+"""The reference as pages in Markdown, one for each kind or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.cli.reference.entries import COMMAND, EVENT, EXIT_CODE, OUTPUT, SETTING, SINK_OPTION, SOURCE_OPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rocketflow.cli.reference.entry import Entry
+
+DIRECTORY: Final = Path(__file__).parent
+_PAGES: Final = (
+    ("settings.md", "Settings of a store", (SETTING,)),
+    ("options.md", "Options of the Spark source and sink", (SOURCE_OPTION, SINK_OPTION)),
+    ("commands.md", "Commands and exit codes", (COMMAND, EXIT_CODE)),
+    ("events.md", "Event codes", (EVENT,)),
+    ("output.md", "JSON output", (OUTPUT,)),
+)
+_HEADINGS: Final = {SOURCE_OPTION: "Source", SINK_OPTION: "Sink", COMMAND: "Commands", EXIT_CODE: "Exit codes"}
+_SETTINGS_HEAD: Final = (
+    "Later sources win: RocketMQ's default, `broker.conf` (`--config FILE`, option `config`), environment, "
+    "command line. Values that RocketMQ moves into their range are moved here too; sizes of files are refused instead."
+)
+
+
+def pages(entries: Sequence[Entry]) -> dict[str, str]:
+    """Return the text of each page by file name."""
+    return {name: "".join(f"{line}\n" for line in _page(title, kinds, entries)) for name, title, kinds in _PAGES}
+
+
+def _page(title: str, kinds: Sequence[str], entries: Sequence[Entry]) -> Iterator[str]:
+    yield f"# {title}"
+    yield ""
+    yield "Written by `make reference`; `rocketflow explain NAME` prints an entry."
+    for kind in kinds:
+        yield ""
+        if len(kinds) > 1:
+            yield f"## {_HEADINGS[kind]}"
+            yield ""
+        some = [one for one in entries if one.kind == kind]
+        if kind == SETTING:
+            yield _SETTINGS_HEAD
+            yield ""
+        if kind in (COMMAND, OUTPUT):
+            yield from _sections(some, "### " if len(kinds) > 1 else "## ")
+        else:
+            yield from _table(kind, some)
+
+
+def _table(kind: str, entries: Sequence[Entry]) -> Iterator[str]:
+    labels = [label for label, _ in entries[0].facts if label != "Python"]
+    for one in entries:
+        labels += [label for label, _ in one.facts if label not in (*labels, "Python")]
+    yield f"| {kind} | about | {' | '.join(labels)} |"
+    yield "|---|---" + "|---" * len(labels) + "|"
+    for one in entries:
+        facts = dict(one.facts)
+        cells = [f"`{one.name}`", one.about, *(facts.get(label, "") for label in labels)]
+        yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _sections(entries: Sequence[Entry], mark: str) -> Iterator[str]:
+    for number, one in enumerate(entries):
+        if number:
+            yield ""
+        yield f"{mark}`rocketflow {one.name}`"
+        yield ""
+        yield one.about
+        example = dict(one.facts).get("example")
+        facts = [(label, text) for label, text in one.facts if label != "example"]
+        if example:
+            yield from ("", "```sh", example, "```")
+        if facts:
+            yield from ("", "| name | meaning |", "|---|---|")
+            yield from (f"| `{_cell(label)}` | {_cell(text)} |" for label, text in facts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,85 @@
+"""The reference says what the code does: pages, `explain`, and no name without an entry."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+import pytest
+import typer
+
+from rocketflow.cli.app import app, run
+from rocketflow.cli.reference.entries import COMMAND, EVENT, OUTPUT, SETTING, all_entries
+from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
+from rocketflow.cli.reference.pages import DIRECTORY, pages
+from rocketflow.spark.sink.sink_options import SINK_OPTIONS, SinkOptions
+from rocketflow.spark.source.source_options import SOURCE_OPTIONS, SourceOptions
+from rocketflow_store import StoreConfig
+
+STORED_NAMES: Final = (Path(__file__).parents[2] / "house" / "stored_names.txt").read_text("utf-8").splitlines()
+ENTRIES: Final = all_entries(typer.main.get_command(app))
+
+
+def names(kind: str) -> set[str]:
+    return {one.name for one in ENTRIES if one.kind == kind}
+
+
+def test_pages_are_what_the_code_says() -> None:
+    written = pages(ENTRIES)
+    assert sorted(written) == sorted(path.name for path in DIRECTORY.glob("*.md"))
+    for name, text in written.items():
+        assert (DIRECTORY / name).read_text("utf-8") == text, f"{name} is stale: run `make reference`"
+
+
+def test_every_setting_command_and_event_has_an_entry() -> None:
+    settings = {field for one in ENTRIES if one.kind == SETTING for field in one.also}
+    assert {one.name for one in fields(StoreConfig)} - settings == {"clock", "without_effect"}
+    listed = {one.removeprefix("command rocketflow ") for one in STORED_NAMES if one.startswith("command ")}
+    groups = {one for one in listed if any(other.startswith(f"{one} ") for other in listed)}
+    assert names(COMMAND) == listed - groups
+    assert names(EVENT) == {one.removeprefix("event code ") for one in STORED_NAMES if one.startswith("event code ")}
+
+
+def test_every_field_of_json_output_is_described() -> None:
+    found = [re.fullmatch(r"JSON ([^:]+): (.+)", one) for one in STORED_NAMES]
+    printed = {(one[1], one[2]) for one in found if one is not None and not one[2].startswith("content.")}
+    assert printed == {(command, name) for command, told in OUTPUT_FIELDS.items() for name in told}
+    assert names(OUTPUT) == {f"{command} --json" for command in OUTPUT_FIELDS}
+
+
+def test_defaults_of_options_are_those_of_the_parsers() -> None:
+    told = {one.name: one.default for one in SOURCE_OPTIONS}
+    parsed = SourceOptions.parse({"path": "/s", "subscribe": "t"}, streaming=True)
+    for name, value in (
+        ("failOnDataLoss", parsed.fail_on_data_loss),
+        ("failOnMissingTopic", parsed.fail_on_missing_topic),
+        ("includeProperties", parsed.include_properties),
+        ("includeSystemTopics", parsed.include_system_topics),
+        ("pushDownPredicate", parsed.push_down_predicate),
+    ):
+        assert told[name] == str(value).lower()
+    assert told["maxTriggerDelay"] == f"{parsed.max_trigger_delay_ms // 60_000}m"
+    sink = SinkOptions.parse({"path": "/s"})
+    defaults = {one.name: one.default for one in SINK_OPTIONS}
+    assert defaults["queues"] == str(sink.queues)
+    assert defaults["flushDiskType"] == sink.flush_disk_type.value
+    assert defaults["replayMismatch"] == sink.replay_mismatch
+    assert defaults["lockTimeout"] == f"{sink.lock_timeout_ms // 1000}s"
+
+
+def test_explain_prints_every_entry_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "FLUSHdisktype", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in found] == ["setting", "sink option"]
+    assert found[0]["facts"]["environment"] == "ROCKETFLOW_flushDiskType"
+    for name in ("ROCKETFLOW_directIO", "flush_disk_type", "store verify", "RF-FENCE", "75"):
+        assert run(["explain", name]) == 0
+        assert capsys.readouterr().out
+
+
+def test_explain_names_the_nearest_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "flushDiskTyp"]) == 2
+    assert "did you mean flushDiskType?" in capsys.readouterr().err
