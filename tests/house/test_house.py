@@ -128,7 +128,19 @@ def test_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:
     python = home / "bin" / "python"
     (site,) = (home / "lib").glob("python*/site-packages")
     installed = subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "-q",
+            "--no-compile",
+            "--no-deps",
+            "--no-index",
+            str(wheel),
+        ],
         capture_output=True,
         text=True,
         timeout=200,

@@ -21,9 +21,14 @@ main()
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
+MOST_OF_A_SAMPLE = 18
+"""So many trials of a row are made in a sample at most: it goes through each of its ways, the other levels count."""
+
+
 def seeds(fast: int, full: int, least: int = 1) -> range:
     """One seed a trial, `least` in a sample. `RF_SEED=n RF_TRIALS=1` replays the trial that named n."""
-    count = full if FULL else fast if LEVEL == "fast" else max(least, fast // 6)
+    sample = max(least, min(fast // 6, MOST_OF_A_SAMPLE))
+    count = full if FULL else fast if LEVEL == "fast" else sample
     return range(SEED, SEED + int(os.environ.get("RF_TRIALS", count)))
 
 

@@ -162,14 +162,14 @@ def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, n
             topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(400)], partition)
         total += 400
         other = second()
-        await_progress(store, source, total // 2 if number else 1)
+        await_progress(store, source, total // 2 if number else 1, process)
         process.send_signal(signal.SIGKILL if FULL else signal.SIGTERM)
         process.communicate()
         process = other
     for partition in range(4):  # what only the last one can copy
         topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(100)], partition)
     total += 100
-    await_progress(store, source, total)
+    await_progress(store, source, total, process)
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     code, done, error = finished(process)
@@ -202,14 +202,15 @@ def test_positions_that_are_not_known_for_a_while_cost_nothing(
     assert copied(store, source) == {one: list(range(300)) for one in range(4)}
 
 
-def await_progress(store: str, topic: str, at_least: int) -> None:
-    """Wait until every partition's envelope says that it is copied so far."""
+def await_progress(store: str, topic: str, at_least: int, process: subprocess.Popen[str]) -> None:
+    """Wait until every partition's envelope says that it is copied so far; the process goes on meanwhile."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         last = read_last_commit(store, f"kafka-bridge:{topic}")
         said = {} if last is None else last.progress.get(topic, {})
         if said and min(said.values()) >= at_least:
             return
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     raise AssertionError(f"not copied up to {at_least}: {said}")
 

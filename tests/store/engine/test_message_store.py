@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store import (
@@ -51,6 +51,7 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery
 from rocketflow_store.testing import Probe
 from tests.support.damage import digests
+from tests.support.trials import FULL
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
@@ -132,23 +133,18 @@ def test_a_second_writer_is_refused_and_named_the_holder(tmp_path: Path) -> None
         "import sys; sys.path[:0] = sys.argv[2:]; from rocketflow_store import MessageStore\n"
         "store = MessageStore.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", script, str(path), *sys.path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        with pytest.raises(StoreLockedError, match=str(child.pid)) as caught:
-            MessageStore.open(path)
-        assert caught.value.exit_code == 75
-        with StoreReader(path) as reader:
-            assert reader.state == "running"
-    finally:
-        child.kill()
-        child.wait()
+    command = [sys.executable, "-c", script, str(path), *sys.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "open\n"
+            with pytest.raises(StoreLockedError, match=str(child.pid)) as caught:
+                MessageStore.open(path)
+            assert caught.value.exit_code == 75
+            with StoreReader(path) as reader:
+                assert reader.state == "running"
+        finally:
+            child.kill()
     with MessageStore.open(path) as store:  # a dead holder blocks nobody
         assert store.recovery.abort_found
         with pytest.raises(StoreLockedError, match="this process"):
@@ -177,7 +173,7 @@ def test_paths_that_are_no_stores(tmp_path: Path) -> None:
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with MessageStore.open(path) as store:
+    with MessageStore.open(path, SMALL) as store:
         store.put_message(Message("t", b"x"))
         meta = store.paths.meta
     meta.write_text(meta.read_text().replace('"formatVersion": 1', '"formatVersion": 99'))
@@ -384,6 +380,7 @@ def as_message(row: dict[str, Any]) -> Message:
     )
 
 
+@settings(max_examples=200 if FULL else 40)
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_batches_give_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
     """Columnar = scalar: same rows, same CommitLog and queues but for the UNIQ_KEYs that are made anew."""

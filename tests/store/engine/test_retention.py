@@ -431,7 +431,8 @@ def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path)
 # -- the command
 
 
-def test_store_clean(tmp_path: Path) -> None:
+def test_store_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETFLOW_cleanFileForciblyEnable", "false")  # however full the disk of the tests is
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         fill(store, 400)

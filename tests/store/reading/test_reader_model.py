@@ -60,7 +60,7 @@ SINK = "sink"
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 LOOK_EVERY = 8
 """Steps that only append, after which everything is looked at all the same."""
-LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "70")), 30
+LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "30")), 30
 
 
 def java_hash(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.recovery.decide import (
     CUTS,
     PREPARATION,
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOTH = (False, True)
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=400, max_hash_slot_num=50, max_index_num=200
+)
 TABLES = {
     "preparation": (PREPARATION, (BOTH, BOTH, BOTH, BOTH)),
     "walk": (WALK, (tuple(Stop), BOTH)),
@@ -113,7 +116,7 @@ def test_open_runs_the_steps_that_explain_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], expected: set[Step]
 ) -> None:
     path = tmp_path / "s"
-    with MessageStore.open(path) as store:
+    with MessageStore.open(path, SMALL) as store:
         store.put_messages([Message("t", b"x") for _ in range(10)])
     change(path)
     before = _digests(path)
@@ -127,7 +130,7 @@ def test_open_runs_the_steps_that_explain_prints(
 
 
 def test_explain_prints_the_steps_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with MessageStore.open(tmp_path / "s") as store:
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.put_message(Message("t", b"x"))
     _stop_rebuild(tmp_path / "s")
     assert run(["store", "recover", str(tmp_path / "s"), "--explain"]) == 0

@@ -47,12 +47,18 @@ def written_batches(units: Units) -> npt.NDArray[np.bool_]:
 def own_file_size(directory: Path, multiple_of: int = 1) -> int:
     """With which size the files of a directory were made, 0 where none tells: it is a property of theirs."""
     try:
-        sizes = [entry.stat().st_size for entry in os.scandir(directory) if entry.name.isdigit() and entry.is_file()]
+        with os.scandir(directory) as entries:
+            sizes = [entry.stat().st_size for entry in entries if entry.name.isdigit() and entry.is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return 0
     except OSError as error:
         raise os_files.access_error(directory, error) from error
     return max((size for size in sizes if size % multiple_of == 0), key=sizes.count, default=0)
+
+
+def _directories(directory: str | Path) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
 
 
 class BatchConsumeQueue(UnitFiles):
@@ -280,13 +286,13 @@ class BatchQueueTable:
     def refresh(self) -> None:
         """Look for new queues."""
         try:
-            topics = [entry.path for entry in os.scandir(self._directory) if entry.is_dir()]
-            found = [(topic, entry.name) for topic in topics for entry in os.scandir(topic) if entry.is_dir()]
+            found = [queue for topic in _directories(self._directory) for queue in _directories(topic)]
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise os_files.access_error(self._directory, error) from error
-        for topic, name in found:
+        for queue in found:
+            topic, name = os.path.split(queue)
             if name.isdigit():
                 self.add(os.path.basename(topic), int(name))
 

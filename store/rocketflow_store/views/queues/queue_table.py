@@ -71,12 +71,15 @@ class FileQueueTable:
     def refresh(self) -> None:
         """Look for new queues and for files that came or went."""
         try:
-            for topic in os.scandir(self._directory):
-                if not topic.is_dir():
-                    continue
-                for entry in os.scandir(topic.path):
-                    if entry.name.isdigit() and (topic.name, int(entry.name)) not in self._known and entry.is_dir():
-                        self._know(topic.name, int(entry.name))
+            with os.scandir(self._directory) as topics:
+                for topic in topics:
+                    if not topic.is_dir():
+                        continue
+                    with os.scandir(topic.path) as entries:
+                        for entry in entries:
+                            known = not entry.name.isdigit() or (topic.name, int(entry.name)) in self._known
+                            if not known and entry.is_dir():
+                                self._know(topic.name, int(entry.name))
         except FileNotFoundError:
             pass
         except NotADirectoryError:
