@@ -763,10 +763,7 @@ BUGS: Final = (
         "setting-under-a-key-of-no-broker",
         "a setting has a key that no broker.conf can give",
         [
-            Change(
-                '_row("check_crc_on_recover", True, key="checkCRCOnRecover")',
-                '_row("check_crc_on_recover", True, since=None)',
-            )
+            Change('        True,\n        key="checkCRCOnRecover",\n', "        True,\n        since=None,\n"),
         ],
         ["tests/store/settings/test_broker_conf.py"],
     ),
