@@ -926,7 +926,7 @@ BUGS: Final = (
     Bug(
         "lost-index-is-none",
         "verify misses an index only where its directory or the checkpoint says that there was one",
-        [Change("            return self._record.index is not None\n", "            return False\n")],
+        [Change("            return record.index is not None\n", "            return False\n")],
         [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
@@ -974,7 +974,8 @@ BUGS: Final = (
         "verify takes the units of lost messages at a queue's end for sound ones",
         [
             Change(
-                "                self._note_lost_units(topic, queue_id, first, units, high)\n", "                pass\n"
+                "                lost_messages += self._lost_messages(queue, first, units, high)\n",
+                "                pass\n",
             )
         ],
         [f"{STORE}/fsck/test_lost_places.py"],

@@ -53,6 +53,8 @@ class Damage:
     """Whether this can be a file's unused rest, in which no record ever was."""
     replaced: bool = False
     """Whether the file is another one than at the last orderly stop."""
+    other_head: bool = False
+    """Whether a record with a sound body is here, whose head is another's."""
 
     @property
     def end(self) -> int:
@@ -134,12 +136,13 @@ class RangeSet:
         return inside
 
 
-class FindingList:
+class Findings:
     """Findings in the order they were made; of one kind and file a bounded number is listed, the rest counted."""
 
     def __init__(self) -> None:
         self.listed: list[Finding] = []
         self.unlisted = 0
+        self.lost_records = 0
         self._counts: dict[tuple[str, str], int] = {}
 
     def add(self, kind: str, file: Path | str, offset: int, length: int, detail: str) -> None:

@@ -6,15 +6,14 @@ bytes of their units. Only where these differ are units and records gone through
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from rocketflow_store.fsck.findings import RangeSet
+from rocketflow_store.fsck.unit_ranges import UnitPlaces, UnitRanges
 from rocketflow_store.log.log_walk import sound_records
-from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.batch_consume_queue import written_batches
@@ -23,11 +22,14 @@ from rocketflow_store.views.queues.consume_queue import lost
 from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from rocketflow_store.reading.store_reader import StoreReader
+    from rocketflow_store.fsck.findings import Findings
+    from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.observation import Observation
+    from rocketflow_store.fsck.verify_claims import JudgedQueues
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
     from rocketflow_store.views.queues.claimed_places import RefutedClaim
@@ -74,31 +76,50 @@ class BatchSum:
         self.next_offset = max(self.next_offset, other.next_offset)
 
 
-@dataclass(slots=True)
-class BatchRanges:
-    """Numbers of units that are wrong."""
+@dataclass(frozen=True, slots=True)
+class CheckedBatchQueues:
+    """What the check of all queues leaves: those that have to be rebuilt, and the ends of all."""
 
-    missing: RangeSet
-    wrong: RangeSet
-    stray: RangeSet
+    wrong: set[Queue] = field(default_factory=set)
+    ends: dict[Queue, int] = field(default_factory=dict)
+
+
+class BatchQueuesCheck:
+    """The check of the queues of all BatchCQ topics; `topics` are those that the store lists, None if unknown."""
+
+    def __init__(self, seen: Observation, topics: Mapping[str, int] | None, judged: JudgedQueues) -> None:
+        self._seen, self._topics, self._judged = seen, topics, judged
+
+    def run(self, expected: Mapping[Queue, BatchSum], damage: LogDamage, found: Findings) -> CheckedBatchQueues:
+        """Compare every queue with the units that the log's records must have in it."""
+        reader, checked = self._seen.reader, CheckedBatchQueues()
+        for key in sorted({*reader.batch_names(), *expected}):
+            queue, units = reader.find_batch(*key), expected.get(key, BatchSum())
+            if queue is None and self._topics is not None and key[0] not in self._topics:
+                continue  # of a topic that was deleted
+            refuted = self._judged.refuted.get(key, ())
+            if refuted:
+                units.next_offset = self._judged.last_claim(key)[0]
+            check = BatchQueueCheck(self._seen, key, damage, refuted)
+            checked.ends[key] = max(queue.bounds(0)[1] if queue is not None else 0, units.next_offset)
+            if check.is_sound(units):
+                continue
+            ranges = check.ranges()
+            if ranges:
+                checked.wrong.add(key)
+            directory = reader.paths.batch_consume_queue / key[0] / str(key[1])
+            size = queue.file_size if queue is not None else reader.config.mapper_file_size_batch_consume_queue
+            UnitPlaces(directory, size, BATCH_UNIT_SIZE, "unit").report(ranges, found)
+        return checked
 
 
 class BatchQueueCheck:
-    """The check of one queue; records of [`low`, `settled`) have to have their units."""
+    """The check of one queue: the records of the log before `seen.settled_units` must have their units."""
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        key: Queue,
-        low: int,
-        settled: int,
-        damage: list[tuple[int, int]],
-        in_damage: Callable[[Ints], npt.NDArray[np.bool_]],
-        refuted: Sequence[RefutedClaim] = (),
-    ) -> None:
-        self._reader, self._key, self._low, self._settled = reader, key, low, settled
-        self._damage, self._in_damage = damage, in_damage
-        self._queue, self._refuted = reader.find_batch(*key), refuted
+    def __init__(self, seen: Observation, key: Queue, damage: LogDamage, refuted: Sequence[RefutedClaim] = ()) -> None:
+        self._seen, self._key, self._damage, self._refuted = seen, key, damage, refuted
+        self._low, self._settled = seen.reader.min_phy_offset, seen.settled_units
+        self._queue = seen.reader.find_batch(*key)
 
     def is_sound(self, told: BatchSum) -> bool:
         """Whether the queue has the units of the records whose claims are believed, and these alone, in their order."""
@@ -121,9 +142,9 @@ class BatchQueueCheck:
             mine.add(units[real & (places >= self._low) & (places < self._settled)])
         return (mine.count, mine.total) == (told.count, told.total) and _last_written(queue) == queue.end_unit
 
-    def ranges(self) -> BatchRanges:
+    def ranges(self) -> UnitRanges:
         """Which units are not those of the records, by going through both."""
-        found = BatchRanges(RangeSet(), RangeSet(), RangeSet())
+        found = UnitRanges()
         there = self._there()
         numbers, units = np.zeros(0, np.int64), np.zeros(0, BATCH_UNIT_DTYPE)
         following = 0
@@ -158,7 +179,7 @@ class BatchQueueCheck:
             units = queue.units_or_zeros(start, min(start + _BLOCK, _last_written(queue)))
             places, is_there = units["phy_offset"].astype(np.int64), written_batches(units)
             kept = ~lost(units) & ~(is_there & (places >= self._settled))
-            kept[is_there] &= ~self._in_damage(places[is_there])
+            kept[is_there] &= ~self._damage.claim(places[is_there])
             if leading:
                 removed = is_there & (places < self._low)
                 count = len(units) if removed.all() else int(np.argmin(removed))
@@ -174,8 +195,8 @@ class BatchQueueCheck:
 
     def _rows(self, start: int, stop: int) -> Iterator[tuple[DispatchRows, npt.NDArray[np.intp]]]:
         """Records of [start, stop), and which of them claim to be the queue's."""
-        reader, floors = self._reader, DeletedTopics.load(self._reader.paths).floors
-        for mapped, records in sound_records(reader.log_files, stop, self._damage, start=start):
+        reader, floors = self._seen.reader, self._seen.deleted.floors
+        for mapped, records in sound_records(reader.log_files, stop, self._damage.ranges, start=start):
             rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
             leave_out_deleted(rows, floors)
             leave_out_impossible(rows)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.fsck.findings import FindingList
-    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.fsck.findings import Findings
+    from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.observation import Observation
+    from rocketflow_store.fsck.verify_log import LogFileReport
     from rocketflow_store.views.index.index_file import IndexFile
 
     Ints = npt.NDArray[np.int64]
@@ -70,14 +72,26 @@ class _Known:
     highs: Ints
 
 
-class IndexCheck:
-    """The index of one store, of a log that begins at `floor` and ends at `end`."""
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Records of the log in [start, stop): the pairs that they may have, which of these were seen, what was found."""
 
-    def __init__(self, files: Sequence[IndexFile], floor: int, end: int, *, settled: bool) -> None:
-        self._files, self._floor, self._end, self._settled = files, floor, end, settled
+    start: int
+    stop: int
+    expected: ExpectedEntries
+    seen: npt.NDArray[np.bool_]
+    out: Compared
+
+
+class IndexCheck:
+    """The check of a store's index."""
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen, self._files = seen, seen.reader.index.files
+        self._floor, self._end, self._settled = seen.reader.min_phy_offset, seen.end, seen.is_clean
         self._known: dict[int, _Known] = {}
 
-    def structure(self, found: FindingList, log: CommitLogView) -> None:
+    def structure(self, found: Findings) -> None:
         """Check every file for itself."""
         for number, file in enumerate(self._files):
             header = file.reload()
@@ -86,9 +100,9 @@ class IndexCheck:
                 continue
             known = self._known[number] = self._chains(file, found)
             if known.entries and self._settled:
-                self._header(file, found, log)
+                self._header(file, found)
 
-    def _chains(self, file: IndexFile, found: FindingList) -> _Known:
+    def _chains(self, file: IndexFile, found: Findings) -> _Known:
         """Follow the entries in order as they were put, and compare what they and the slots link."""
         count = file.entries
         blocks = range(1, count + 1, _BLOCK)
@@ -113,7 +127,7 @@ class IndexCheck:
             self._slots(file, heads, found)
         return known
 
-    def _slots(self, file: IndexFile, heads: npt.NDArray[np.int32], found: FindingList) -> None:
+    def _slots(self, file: IndexFile, heads: npt.NDArray[np.int32], found: Findings) -> None:
         slots = file.slots()
         used = 0
         for start in range(0, len(heads), _BLOCK):
@@ -126,8 +140,8 @@ class IndexCheck:
         if told != used:
             found.add("index-header", file.path, 32, 4, f"hash slot count is {told}, {used} slots are used")
 
-    def _header(self, file: IndexFile, found: FindingList, log: CommitLogView) -> None:
-        header, table = file.header, file.entry_table()
+    def _header(self, file: IndexFile, found: Findings) -> None:
+        header, table, log = file.header, file.entry_table(), self._seen.reader.log
         first, last = int(table["phy_offset"][1]), int(table["phy_offset"][-1])
         wanted = {"begin_phy_offset": first, "end_phy_offset": last}
         for name, phy_offset in (("begin_timestamp", first), ("end_timestamp", last)):
@@ -143,63 +157,86 @@ class IndexCheck:
     def compare(self, start: int, stop: int, expected: ExpectedEntries, out: Compared) -> None:
         """Compare the index with the entries that records in [start, stop) have to have, or may have."""
         expected = expected.different()
-        pairs, times, must = expected.pairs, expected.store_timestamps, expected.must
-        out.keys += int(np.count_nonzero(must))
-        seen = np.zeros(len(pairs), bool)
+        out.keys += int(np.count_nonzero(expected.must))
+        stretch = _Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
         for number, known in self._known.items():
             for block in np.flatnonzero((known.highs >= start) & (known.lows < stop)).tolist():
-                first = 1 + block * _BLOCK
-                entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
-                self._block(number, known.file, first, entries, (start, stop), (pairs, times, seen), out)
+                _compare_block(number, known, block, stretch)
         if self._known:
-            missing = (pairs[must & ~seen] >> 32) + start
+            missing = (expected.pairs[expected.must & ~stretch.seen] >> 32) + start
             missing = np.unique(missing[missing >= self._floor])
             room = max(_MAX_BAD - len(out.missing), 0)
             out.missing += missing[:room].tolist()
             out.more += max(len(missing) - room, 0)
 
-    def _block(
-        self,
-        number: int,
-        file: IndexFile,
-        first: int,
-        entries: npt.NDArray[np.void],
-        bounds: tuple[int, int],
-        expected: tuple[Ints, Ints, npt.NDArray[np.bool_]],
-        out: Compared,
-    ) -> None:
-        (start, stop), (pairs, times, seen) = bounds, expected
-        phy_offsets = entries["phy_offset"].astype(np.int64)
-        mine = np.flatnonzero((phy_offsets >= start) & (phy_offsets < stop))
-        if len(mine) == 0:
-            return
-        wanted = ((phy_offsets[mine] - start) << 32) | (entries["key_hash"][mine].astype(np.int64) & 0xFFFFFFFF)
-        good = np.zeros(len(mine), bool)
-        if len(pairs):
-            at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-            good = pairs[at] == wanted
-            seen[at[good]] = True
-            begin = file.header.begin_timestamp
-            if begin > 0:
-                seconds = np.clip(np.trunc((times[at] - begin) / 1000), 0, _MAX_SECONDS).astype(np.int64)
-                # a file's first entry counts from the file before
-                good &= (entries["time_diff"][mine] == seconds) | (first + mine == 1)
-        wrong = mine[~good]
-        room = max(_MAX_BAD - len(out.wrong), 0)
-        out.wrong += [(number, first + row, int(phy_offsets[row])) for row in wrong[:room].tolist()]
-        out.more += max(len(wrong) - room, 0)
+    def report(self, reports: Sequence[LogFileReport], damage: LogDamage, found: Findings) -> None:
+        """Add the findings of all stretches: entries without their record, and records without their entry."""
+        reader = self._seen.reader
+        for report in reports:
+            damaged = damage.contains(np.array([one[2] for one in report.index.wrong], np.int64))
+            for (number, entry, phy_offset), lost in zip(report.index.wrong, damaged.tolist(), strict=True):
+                if not lost:
+                    file = self._files[number]
+                    position = HEADER_SIZE + SLOT_SIZE * file.hash_slot_num + ENTRY_SIZE * entry
+                    what = f"entry {entry} names {phy_offset}: no record with this key and time there"
+                    found.add("index-entry", file.path, position, 20, what)
+            damaged = damage.contains(np.array(report.index.missing, np.int64))
+            for phy_offset, lost in zip(report.index.missing, damaged.tolist(), strict=True):
+                if not lost:
+                    mapped = self._seen.log_file(phy_offset)
+                    position, size = phy_offset - mapped.file_from_offset, reader.record_size_at(phy_offset) or 0
+                    found.add("missing-entry", mapped.path, position, size, "the index lacks a key of this record")
+        if not self._files and self._seen.is_clean and any(one.index.keys for one in reports) and self._had_index():
+            why = "no index file is there, messages have keys (a store without: --config, messageIndexEnable=false)"
+            found.add("missing-entry", reader.paths.index, 0, 0, why)
 
-    def path_of(self, number: int) -> str:
-        """Which file a number of `Compared.wrong` means."""
-        return str(self._files[number].path)
+    def report_absent(self, reports: Sequence[LogFileReport], found: Findings) -> None:
+        """Add an index that a store lacks altogether which was not stopped in order."""
+        keyed = any(report.keyed for report in reports)
+        if not self._files and keyed and self._seen.reader.config.message_index_enable:
+            why = "no index file is there, and messages have keys; the next open makes them"
+            found.add("missing-entry", self._seen.reader.paths.index, 0, 0, why)
 
-    def entry_position(self, number: int, entry: int) -> int:
-        """Where an entry is in its file."""
-        return HEADER_SIZE + SLOT_SIZE * self._files[number].hash_slot_num + ENTRY_SIZE * entry
+    def _had_index(self) -> bool:
+        """Return whether the store's last writer kept an index: as it recorded, else as RocketMQ does by default."""
+        reader, record = self._seen.reader, self._seen.record
+        if reader.paths.index.is_dir() or reader.checkpoint.index_msg_timestamp > 0:
+            return True
+        if record is not None:
+            return record.index is not None
+        return reader.config.message_index_enable
 
     def _entries(
-        self, file: IndexFile, numbers: npt.NDArray[np.int32], found: FindingList, kind: str, detail: str
+        self, file: IndexFile, numbers: npt.NDArray[np.int32], found: Findings, kind: str, detail: str
     ) -> None:
         start = HEADER_SIZE + SLOT_SIZE * file.hash_slot_num
         for number in numbers.tolist():
             found.add(kind, file.path, start + ENTRY_SIZE * number, ENTRY_SIZE, f"entry {number}: {detail}")
+
+
+def _compare_block(number: int, known: _Known, block: int, stretch: _Stretch) -> None:
+    """Compare a block of a file's entries with a stretch of the log."""
+    first = 1 + block * _BLOCK
+    entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
+    pairs = stretch.expected.pairs
+    phy_offsets = entries["phy_offset"].astype(np.int64)
+    mine = np.flatnonzero((phy_offsets >= stretch.start) & (phy_offsets < stretch.stop))
+    if len(mine) == 0:
+        return
+    wanted = ((phy_offsets[mine] - stretch.start) << 32) | (entries["key_hash"][mine].astype(np.int64) & 0xFFFFFFFF)
+    good = np.zeros(len(mine), bool)
+    if len(pairs):
+        at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+        good = pairs[at] == wanted
+        stretch.seen[at[good]] = True
+        begin = known.file.header.begin_timestamp
+        if begin > 0:
+            seconds = np.clip(np.trunc((stretch.expected.store_timestamps[at] - begin) / 1000), 0, _MAX_SECONDS).astype(
+                np.int64
+            )
+            # a file's first entry counts from the file before
+            good &= (entries["time_diff"][mine] == seconds) | (first + mine == 1)
+    wrong = mine[~good]
+    room = max(_MAX_BAD - len(stretch.out.wrong), 0)
+    stretch.out.wrong += [(number, first + row, int(phy_offsets[row])) for row in wrong[:room].tolist()]
+    stretch.out.more += max(len(wrong) - room, 0)

@@ -27,8 +27,8 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rocketflow_store.fsck.findings import FindingList
-    from rocketflow_store.log.log_view import CommitLogView
+    from rocketflow_store.fsck.findings import Findings
+    from rocketflow_store.fsck.observation import Observation
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.settings.store_config import StoreConfig
 
@@ -38,7 +38,7 @@ _LATEST_MS: Final = 1 << 46
 _LAST_OFFSET: Final = 1 << 56
 
 
-def check_config(paths: StorePaths, found: FindingList) -> dict[str, int] | None:
+def check_config(paths: StorePaths, found: Findings) -> dict[str, int] | None:
     """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told.
 
     Without a topics.json nothing tells a topic that was deleted from one whose queues went.
@@ -72,21 +72,12 @@ def _why_unreadable(path: Path) -> str | None:
         return f"cannot be understood ({error})"
 
 
-def check_checkpoint(
-    paths: StorePaths,
-    found: FindingList,
-    end: int,
-    newest: int,
-    *,
-    settled: bool,
-    log: CommitLogView,
-    log_end: int,
-) -> None:
-    """Check the checkpoint of a log whose last record ends at `log_end` and was stored at `newest` (ms).
-
-    `end` is where the log may go on: at its next file.
-    """
-    path = paths.checkpoint
+def check_checkpoint(seen: Observation, newest: int, found: Findings) -> None:
+    """Check the checkpoint of a log whose newest record was stored at `newest` (ms)."""
+    settled, size = seen.is_clean, seen.log_file_size
+    # where the last file ended with its blank, the log goes on at the next one, which need not exist
+    end = -(-seen.end // size) * size
+    path = seen.reader.paths.checkpoint
     if not path.exists():
         if settled and end:
             found.add("checkpoint", path, 0, 0, "is missing after an orderly stop")
@@ -116,15 +107,15 @@ def check_checkpoint(
         if not (-1 if at > 2 else 0) <= value <= limit:
             found.add("checkpoint", path, 8 * at, 8, f"{name} is {value}, more than the log tells ({limit})")
     queues_until = fields.logics_physical_offset
-    known = settled and log.min_phy_offset <= queues_until < log_end
-    if known and log.record_size_at(queues_until) is None:
+    known = settled and seen.reader.log.min_phy_offset <= queues_until < seen.end
+    if known and seen.reader.log.record_size_at(queues_until) is None:
         found.add("checkpoint", path, 40, 8, f"logics_physical_offset is {queues_until}, where no record begins")
     if any(raw[CHECKPOINT_STRUCT.size :]):
         at = next(at for at in range(CHECKPOINT_STRUCT.size, len(raw)) if raw[at])
         found.add("checkpoint", path, at, 1, "holds something where nothing is written")
 
 
-def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> None:
+def check_meta(paths: StorePaths, config: StoreConfig, found: Findings) -> None:
     """Check `rocketflow/store.meta` against the sizes of the files."""
     if not paths.meta.exists():
         return
@@ -147,7 +138,7 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: FindingList) -> No
             )
 
 
-def check_files(paths: StorePaths, config: StoreConfig, found: FindingList) -> None:
+def check_files(paths: StorePaths, config: StoreConfig, found: Findings) -> None:
     """Names and sizes of the big files, and that the CommitLog has no gap. A live writer may be making a new one."""
     bases: list[int] = []
     for directory in paths.commit_logs:
@@ -174,7 +165,7 @@ def check_files(paths: StorePaths, config: StoreConfig, found: FindingList) -> N
             found.add("file-size", one, 0, _size(one), f"an index file has {config.index_file_size} bytes")
 
 
-def _directory(directory: Path, file_size: int, found: FindingList) -> None:
+def _directory(directory: Path, file_size: int, found: Findings) -> None:
     for one in _files(directory):
         size = _size(one)
         if not _is_name(one.name, _NAME_DIGITS) or int(one.name) % file_size:
@@ -188,7 +179,7 @@ def _directory(directory: Path, file_size: int, found: FindingList) -> None:
 
 
 def offsets_beyond(
-    paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: Mapping[str, int] | None, found: FindingList
+    paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: Mapping[str, int] | None, found: Findings
 ) -> None:
     """Stored positions behind the end of their queue (`ends`: the number behind the last message)."""
     files = ConfigFiles(paths.config)
@@ -213,7 +204,7 @@ def offsets_beyond(
         _unlisted(files.delay_offsets.path, error, found)
 
 
-def _unlisted(path: Path, error: StoreError, found: FindingList) -> None:
+def _unlisted(path: Path, error: StoreError, found: Findings) -> None:
     """A file that cannot be read is listed, unless it was when the files were gone through."""
     if not any(one.file == str(path) for one in found.listed):
         found.add("config", path, 0, _size(path), str(error))

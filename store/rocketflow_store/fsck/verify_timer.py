@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.fsck.findings import FindingList
+    from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.metadata.layout.store_paths import StorePaths
 
 KIND: Final = "timer"
@@ -32,14 +32,14 @@ _NAME_DIGITS: Final = 20
 _SMALLEST_LOG_FILE: Final = 4096
 
 
-def check_timer(paths: StorePaths, queue_end: int, log_end: int, found: FindingList) -> None:
+def check_timer(paths: StorePaths, queue_end: int, log_end: int, found: Findings) -> None:
     """Check the files of a timer whose topic's queue ends at `queue_end`, in a log that ends at `log_end`."""
     _check_wheel(paths.timer_wheel, found)
     check = _check_checkpoint(paths.timer_check, queue_end, found)
     _check_log(paths.timer_log, check, log_end, found)
 
 
-def _check_wheel(path: Path, found: FindingList) -> None:
+def _check_wheel(path: Path, found: Findings) -> None:
     if not path.exists():
         return
     if not path.is_file():
@@ -67,7 +67,7 @@ def _possible(slots: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return fine
 
 
-def _check_checkpoint(path: Path, queue_end: int, found: FindingList) -> TimerCheckpoint | None:
+def _check_checkpoint(path: Path, queue_end: int, found: Findings) -> TimerCheckpoint | None:
     if not path.exists():
         return TimerCheckpoint()
     if not path.is_file():
@@ -85,7 +85,7 @@ def _check_checkpoint(path: Path, queue_end: int, found: FindingList) -> TimerCh
     return check
 
 
-def _check_log(directory: Path, check: TimerCheckpoint | None, log_end: int, found: FindingList) -> None:
+def _check_log(directory: Path, check: TimerCheckpoint | None, log_end: int, found: Findings) -> None:
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -109,7 +109,7 @@ def _check_log(directory: Path, check: TimerCheckpoint | None, log_end: int, fou
         _check_log_file(one, int(one.name), min(flushed - int(one.name), size), log_end, found)
 
 
-def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: FindingList) -> None:
+def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: Findings) -> None:
     """One file, of which `flushed` bytes are said to be durable."""
     mapped = MappedFile(path, base, write=False)
     try:

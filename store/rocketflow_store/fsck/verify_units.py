@@ -1,0 +1,230 @@
+"""The records of one CommitLog file against the units of their queues: every record has its unit, and the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
+from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.fsck.findings import Damage, RangeSet
+from rocketflow_store.fsck.unit_ranges import UnitRanges
+from rocketflow_store.fsck.verify_batch import BatchSum
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC, is_directory_name, is_system_topic
+from rocketflow_store.views.dispatch.side_queues import batch_units
+from rocketflow_store.views.queues.claimed_places import ClaimedQueues, rows_refuted
+from rocketflow_store.views.queues.consume_queue import written
+from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
+    from rocketflow_store.fsck.observation import Observation
+    from rocketflow_store.records.decoding.decode import RecordColumns
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.views.queues.consume_queue import ConsumeQueue
+
+    Ints = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.intp]
+    Queue = tuple[str, int]
+
+_NEAR: Final = 4096
+_MAX_SYSTEM_QUEUES: Final = 1024
+"""More queues than any topic of the store's own has; a record with a damaged head may claim others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTopics:
+    """Topics by their numbers of queues, as `config/topics.json` lists them; None where it does not tell.
+
+    `unlisted` had queues at the last orderly stop without being listed: nobody can have deleted them.
+    """
+
+    queues: Mapping[str, int] | None
+    unlisted: frozenset[str] = frozenset()
+
+    def allows(self, topic: str, queue_id: int) -> bool | None:
+        """Return whether a queue without files can be one of the store; None where its topic was deleted."""
+        if self.queues is None:
+            return True
+        if topic in self.queues:
+            return queue_id < self.queues[topic]
+        kept = is_system_topic(topic) or topic in self.unlisted
+        return True if kept and queue_id < _MAX_SYSTEM_QUEUES else None
+
+
+@dataclass(slots=True)
+class QueueReport:
+    """What records say of one queue (queue offsets)."""
+
+    matched: int = 0
+    next_offset: int = 0
+    units: UnitRanges = field(default_factory=UnitRanges)
+    unserved: int = 0
+    """Records that are of it, where it has no unit at all and nothing tells that it must."""
+    right: RangeSet = field(default_factory=RangeSet)
+    """Of light queues alone: a record names other queues than its own."""
+
+    def update(self, other: QueueReport) -> None:
+        self.matched += other.matched
+        self.next_offset = max(self.next_offset, other.next_offset)
+        self.units.missing.update(other.units.missing)
+        self.units.wrong.update(other.units.wrong)
+        self.right.update(other.right)
+        self.unserved += other.unserved
+
+
+@dataclass(slots=True)
+class UnitsReport:
+    """What the records of the log say of all queues."""
+
+    queues: dict[Queue, QueueReport] = field(default_factory=dict)
+    batches: dict[Queue, BatchSum] = field(default_factory=dict)
+    heads: list[Damage] = field(default_factory=list)
+    """Records whose body is right and whose head cannot be."""
+    claims: ClaimedQueues = field(default_factory=ClaimedQueues)
+    """Which queue offsets the sound records claim."""
+    impossible: list[Damage] = field(default_factory=list)
+    """Records that claim what no queue offset can be."""
+
+    def update(self, other: UnitsReport) -> None:
+        """Take the report of the file after this one."""
+        for key, one in other.queues.items():
+            self.queues.setdefault(key, QueueReport()).update(one)
+        for key, batch in other.batches.items():
+            self.batches.setdefault(key, BatchSum()).update(batch)
+        self.heads += other.heads
+        self.claims.update(other.claims)
+        self.impossible += other.impossible
+
+
+class UnitsCheck:
+    """The check of the records in bytes [0, limit) of one file against their units; `report` is what it found."""
+
+    def __init__(self, seen: Observation, topics: ListedTopics, mapped: MappedFile, limit: int) -> None:
+        self._seen, self._topics, self._mapped, self._limit = seen, topics, mapped, limit
+        self._light_queues = seen.light_queues
+        self.report = UnitsReport()
+
+    def check(self, rows: DispatchRows, records: RecordColumns) -> None:
+        """Compare sound records that follow those of the last call."""
+        leave_out_deleted(rows, self._seen.deleted.floors)
+        queued = rows.queue_of >= 0
+        leave_out_impossible(rows)
+        self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
+        self.report.claims.add(rows)
+        skipped = records.sys_flag & INNER_BATCH_FLAG != 0
+        for code, (topic, queue_id) in enumerate(rows.queues):
+            mine = np.flatnonzero(rows.queue_of == code)
+            if topic in self._seen.batch_topics:
+                self._sum_up(topic, queue_id, rows, mine)
+                continue
+            mine = mine[~skipped[mine]]
+            if len(mine):
+                self._compare_units(topic, queue_id, rows, mine)
+        for name in sorted({name for _, name, _ in rows.lmq}):
+            of_row = np.array([row for row, one, _ in rows.lmq if one == name], np.intp)
+            light = replace(
+                rows,
+                phy_offsets=rows.phy_offsets[of_row],
+                sizes=rows.sizes[of_row],
+                tags_codes=rows.tags_codes[of_row],
+                queue_offsets=np.array([offset for _, one, offset in rows.lmq if one == name], np.int64),
+            )
+            if is_directory_name(name) or (name, LMQ_QUEUE_ID) in self._seen.bounds:
+                self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)))
+
+    def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> None:
+        """Take the units that records of a BatchCQ topic have to have."""
+        mine = mine[rows.phy_offsets[mine] < self._seen.settled]
+        self.report.batches.setdefault((topic, queue_id), BatchSum()).add(batch_units(rows, mine))
+
+    def _note_impossible(self, rows: DispatchRows, mine: Rows) -> None:
+        base, path = self._mapped.file_from_offset, str(self._mapped.path)
+        columns = rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), rows.queue_offsets[mine].tolist()
+        for phy_offset, size, claimed in zip(*columns, strict=True):
+            why = f"says it is queue offset {claimed}, which no queue has"
+            self.report.impossible.append(Damage(phy_offset, size, path, phy_offset - base, why))
+
+    def _other_heads(self, rows: DispatchRows, mine: Rows, why: str) -> None:
+        """Records whose body is right and whose head cannot be."""
+        base, path = self._mapped.file_from_offset, str(self._mapped.path)
+        for phy_offset, size in zip(rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), strict=True):
+            self.report.heads.append(Damage(phy_offset, size, path, phy_offset - base, why, other_head=True))
+
+    def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> None:
+        known = self._seen.bounds.get((topic, queue_id))
+        if known is None and not self._is_asked_for(topic, queue_id, rows, mine):
+            return
+        report = self.report.queues.setdefault((topic, queue_id), QueueReport())
+        offsets = rows.queue_offsets[mine]
+        must = (rows.phy_offsets[mine] < self._seen.settled) | (offsets < (known[1] if known else 0))
+        end = max(known[1] if known else 0, report.next_offset)
+        must &= _plausible(offsets, rows.phy_offsets[mine], end, self._limit // MIN_RECORD_SIZE)
+        queue = self._seen.reader.find(topic, queue_id)
+        if known is None and queue is None:
+            report.unserved += int(np.count_nonzero(~must))
+        if not must.all():
+            mine, offsets = mine[must], offsets[must]
+        if len(mine) == 0:
+            return
+        report.next_offset = max(report.next_offset, int(offsets.max()) + 1)
+        if queue is None:
+            report.units.missing.add_numbers(np.unique(offsets))
+            return
+        order = np.argsort(offsets, kind="stable")
+        mine, offsets = mine[order], offsets[order]
+        cuts = np.flatnonzero(np.diff(offsets) > _NEAR) + 1
+        for part in np.split(np.arange(len(offsets)), cuts):
+            _compare_neighbours(queue, rows, mine[part], report)
+
+    def _is_asked_for(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> bool:
+        """Return whether records must have units in a queue without files; note those of queues that cannot exist."""
+        if topic.startswith(LMQ_PREFIX):
+            return self._light_queues is None or topic in self._light_queues
+        allowed = self._topics.allows(topic, queue_id)
+        if allowed is False:
+            self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
+        return bool(allowed)
+
+
+def _compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, report: QueueReport) -> None:
+    """Compare records with the units of their queue offsets, which ascend and are near to each other."""
+    wanted = rows.queue_offsets[mine]
+    first = max(int(wanted[0]), queue.first_unit)
+    units = queue.units_or_zeros(first, int(wanted[-1]) + 1)
+    if not len(units):
+        report.units.missing.add_numbers(np.unique(wanted))
+        return
+    at = wanted - first
+    there = (at >= 0) & (at < len(units))
+    chosen = units[np.where(there, at, 0)]
+    there &= written(chosen)
+    same = (chosen["phy_offset"] == rows.phy_offsets[mine]) & (chosen["msg_size"] == rows.sizes[mine])
+    if queue.topic != SCHEDULE_TOPIC:
+        codes = chosen["tags_code"].astype(np.int64)
+        same &= (codes == rows.tags_codes[mine]) | (codes <= MAX_EXT_ADDRESS)
+    report.matched += int(np.count_nonzero(there & same))
+    if queue.topic.startswith(LMQ_PREFIX):
+        report.right.add_numbers(np.unique(wanted[there & same]))
+    if not (there & same).all():
+        report.units.missing.add_numbers(np.unique(wanted[~there]))
+        report.units.wrong.add_numbers(np.unique(wanted[there & ~same]))
+
+
+def _plausible(offsets: Ints, phy_offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
+    """Which queue offsets can be those of neighbours in a queue that reaches to `end`: others come from a damaged head.
+
+    Without this, one flipped bit would claim a queue of 2^60 units. `room` is the number of records that can be in a
+    log file.
+    """
+    if len(offsets) > 1:
+        return ~rows_refuted(offsets, phy_offsets)
+    return (offsets >= 0) & ((offsets <= end + room) if end else (offsets < 1 << 40))
