@@ -63,6 +63,9 @@ class RunningCommand:
             raise
         finally:
             reader.join(STOP_S)
+            out.close()
+            if not reader.is_alive():  # what left the group may still hold the other end
+                error.close()
         return CommandEnd(self.command, code, json_result(lines), _error_line(said))
 
     def stop(self) -> None:

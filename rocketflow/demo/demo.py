@@ -18,9 +18,11 @@ from rocketflow.process.stop_signals import stop_waits
 from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rocketflow_store import StoreReader
+
+    StreamJob = Callable[[Sequence[str]], dict[str, Any]]
 
 FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
@@ -57,11 +59,24 @@ class DemoReport:
         print(f"{step:<28} {what}", flush=True)
 
 
-def run_demo(*, store: str | None, directory: str | None, as_json: bool) -> int:
-    """Run it; 0 when every proof holds."""
+def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
+    """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
+    from rocketflow.spark.submit import submit_command
+
+    command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
+    done = run_child(command, capture=True)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr[-4000:])
+        raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
+    found: dict[str, Any] = parse_json(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def run_demo(*, store: str | None, directory: str | None, as_json: bool, stream: StreamJob = submit_stream) -> int:
+    """Run it, with `stream` for the jobs; 0 when every proof holds."""
     began = time.monotonic()
     home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
-    report = _copy_of_store(Path(store), home) if store else _flights(home)
+    report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
     seconds = time.monotonic() - began
     print(f"done in {seconds:.1f} s; the store is {report.store}")
     _next_steps(report)
@@ -86,7 +101,7 @@ def _fresh_home(home: Path) -> Path:
     return home
 
 
-def _flights(home: Path) -> DemoReport:
+def _flights(home: Path, stream: StreamJob) -> DemoReport:
     from rocketflow.demo.flights import as_messages, expected_delays, load_flights
     from rocketflow_store import MessageStore
 
@@ -113,7 +128,7 @@ def _flights(home: Path) -> DemoReport:
         *("--source", str(path), "--subscribe", FLIGHTS_TOPIC, "--sink", str(path), "--topic", DELAYS_TOPIC),
         *("--checkpoint", str(home / "checkpoint"), "--sql", DELAYS_SQL),
     ]
-    first = _stream(arguments)
+    first = stream(arguments)
     report.add(
         "streamed through Spark SQL",
         f"{first['rows']:,} rows read in {first['seconds']:.1f} s ({first['rowsPerSecond']:,.0f} rows/s)",
@@ -126,7 +141,7 @@ def _flights(home: Path) -> DemoReport:
     report.add(
         "proved against the csv", f"{found[0]:,} events, {found[1]:,} minutes: equal", events=found[0], minutes=found[1]
     )
-    second = _stream(arguments)
+    second = stream(arguments)
     _expect("rows of a second run", second["rows"], 0)
     _expect("delay events after a second run", _delays(path)[0], expected.events)
     report.add("run again", "0 rows, nothing added: exactly once")
@@ -135,7 +150,7 @@ def _flights(home: Path) -> DemoReport:
     return report
 
 
-def _copy_of_store(source: Path, home: Path) -> DemoReport:
+def _copy_of_store(source: Path, home: Path, stream: StreamJob) -> DemoReport:
     """Stream every user topic of an existing store into a store of our own, and compare the counts."""
     from rocketflow_store import StoreReader
     from rocketflow_store.spi.names import is_system_topic
@@ -153,7 +168,7 @@ def _copy_of_store(source: Path, home: Path) -> DemoReport:
         *("--checkpoint", str(home / "checkpoint-copy"), "--option", "includeProperties=true"),
         *("--sql", "SELECT topic, body, tags, keys, flag, bornTimestamp FROM messages"),
     ]
-    first = _stream(arguments)
+    first = stream(arguments)
     report.add(
         "streamed through Spark SQL", f"{first['rows']:,} rows in {first['seconds']:.1f} s", streamed=first["rows"]
     )
@@ -161,7 +176,7 @@ def _copy_of_store(source: Path, home: Path) -> DemoReport:
         for topic, count in counts.items():
             _expect(f"messages of topic {topic}", _count(reader, topic), count)
     report.add("proved", "every topic has as many messages as the source", topics=len(counts))
-    _expect("rows of a second run", _stream(arguments)["rows"], 0)
+    _expect("rows of a second run", stream(arguments)["rows"], 0)
     report.add("run again", "0 rows, nothing added: exactly once")
     _verify(target, report)
     return report
@@ -173,19 +188,6 @@ def _internal(topic: str, is_system_topic: Any) -> bool:
 
 def _count(reader: StoreReader, topic: str) -> int:
     return sum(high - low for low, high in (reader.bounds(topic, queue) for queue in reader.queues(topic)))
-
-
-def _stream(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
-    from rocketflow.spark.submit import submit_command
-
-    command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
-    done = run_child(command, capture=True)
-    if done.returncode != 0:
-        sys.stderr.write(done.stderr[-4000:])
-        raise DemoFailedError(f"jobs/stream.py ended with exit code {done.returncode}")
-    found: dict[str, Any] = parse_json(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 def _delays(path: Path) -> tuple[int, int]:

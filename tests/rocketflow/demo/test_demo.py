@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pytest
 
-from rocketflow.demo.demo import EVENT_TIME
+from rocketflow.demo.demo import EVENT_TIME, run_demo
 from rocketflow.demo.flights import load_flights
+from rocketflow.spark.stream.stream_job import parse_arguments, run
 from rocketflow_store import StoreReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,12 +55,20 @@ def test_the_flights_come_out_right_and_a_second_demo_begins_anew(tmp_path: Path
     assert months == [1, *range(10, 13), *range(2, 10)]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_a_store_of_apaches_is_copied_and_compared(golden_store: Callable[[str], Path], tmp_path: Path) -> None:
-    done = demo("--store", str(golden_store("basic-53")), "--dir", str(tmp_path / "demo"), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["verified"] is True
+def test_a_store_of_apaches_is_copied_and_compared(
+    spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session of the tests; that a demo submits its jobs, the flights show."""
+
+    def stream(arguments: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run(spark, parse_arguments(arguments)).as_json("stream"))
+        return found
+
+    source, home = str(golden_store("basic-53")), str(tmp_path / "demo")
+    assert run_demo(store=source, directory=home, as_json=True, stream=stream) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["verified"], told["streamed"]) == (True, 6000)
 
 
 def test_a_directory_of_other_things_is_refused_and_kept(tmp_path: Path) -> None:

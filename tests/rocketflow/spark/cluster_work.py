@@ -10,6 +10,7 @@ from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
 from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run
 from rocketflow.spark.session import build_session
 from rocketflow_store.rebuild.result import RebuildRequest
+from tests.support.spark_cluster import FAST_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +94,9 @@ def rebuild(spark: SparkSession, store: str) -> dict[str, Any]:
 
 def main(url: str, store: str, target: str, lost: str, root: str) -> None:
     """Prints one JSON line for each, as it is done; `lost` is a store without queues."""
-    spark = build_session("cluster", url, {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2"})
+    fast = {"spark.driver.extraJavaOptions": FAST_START, "spark.executor.extraJavaOptions": FAST_START}
+    small = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+    spark = build_session("cluster", url, {**small, **fast})
     for name, done in (
         ("read", lambda: read(spark, store, root)),
         ("write", lambda: write(spark, store, target, root)),

