@@ -34,21 +34,21 @@ class DirectAppendPort:
     """Takes the store's lock, commits, lets go."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self.options = options
 
     def commit(self, batch: SinkBatch) -> CommitResult:
         """As `AppendPort.commit`; StoreLockedError where another writer keeps the store for too long."""
-        options = self._options
+        options = self.options
         with self._open() as store:
             return commit_batch(store, batch, queues=options.queues, replay_mismatch=options.replay_mismatch)
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
         """As `AppendPort.commit_nothing`; takes no lock."""
-        if is_store(self._options.path, self._options.store_config()):
-            with StoreReader(self._options.path, self._options.store_config()) as reader:
-                commit_nothing(reader, sink_id, query_id, batch_id, self._options.replay_mismatch)
+        if is_store(self.options.path, self.options.store_config()):
+            with StoreReader(self.options.path, self.options.store_config()) as reader:
+                commit_nothing(reader, sink_id, query_id, batch_id, self.options.replay_mismatch)
 
     def _open(self) -> MessageStore:
-        options = self._options
+        options = self.options
         config = options.store_config()
         return open_when_free(options.path, config, options.lock_timeout_ms / 1000)
