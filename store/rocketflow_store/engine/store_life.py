@@ -13,7 +13,7 @@ from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_paths import check_writable_directory
 from rocketflow_store.model.errors import StoreAccessError, StoreClosedError, StoreError
-from rocketflow_store.recovery.take_stop_record import leave_stop_record
+from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,13 +134,10 @@ class StoreLife:
             return False
         self._rounds.service.remove_retired()
         self._flushing.flush_last()
-        leave_stop_record(
-            *(parts.paths, parts.config, views.queues, views.batch_queues, views.index, parts.files),
-            parts.writer.commit_log.committed_offset,
-            began=parts.recovery.truncated_to,
-            record_crc=self._dispatch.confirm_file.gives_record_crc,
-            tag_entries=self._tag_entries(),
-        )
+        stopped = StoppedFiles(parts.files, views.queues, views.batch_queues, views.index)
+        written = parts.recovery.truncated_to, self._dispatch.confirm_file.gives_record_crc
+        end = parts.writer.commit_log.committed_offset
+        leave_stop_record(parts.paths, parts.config, stopped, end, written, self._tag_entries())
         return True
 
     def _tag_entries(self) -> TagEntries:

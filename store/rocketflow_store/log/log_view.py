@@ -179,12 +179,8 @@ class CommitLogView:
         out = np.full(len(units), -1, np.int64)
         places = units["phy_offset"].astype(np.int64)
         for run, mapped in self.by_file(places):
-            rows = np.arange(len(units))[run]
-            try:
-                records = self.columns(mapped, units[rows])
-            except UnreadableError:
-                rows = rows[self.readable(mapped, units[rows])]
-                records = self.columns(mapped, units[rows])
+            records, readable, _ = self.readable_columns(mapped, units[run])
+            rows = np.arange(len(units))[run][readable]
             if identity is not None and queue_offsets is not None:
                 records.check_place(places[rows], queue_offsets[rows], identity)
             times = records.after_born_host(">i8", 56).astype(np.int64)
@@ -204,12 +200,10 @@ class CommitLogView:
         good = np.zeros(len(units), bool)
         for run, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
             rows = np.arange(len(units))[run]
-            try:
-                records = self.columns(mapped, units[rows])
-            except UnreadableError:
-                if not unreadable:
-                    raise
-                rows = rows[self.readable(mapped, units[rows])]
+            if unreadable:
+                records, readable, _ = self.readable_columns(mapped, units[rows])
+                rows = rows[readable]
+            else:
                 records = self.columns(mapped, units[rows])
             records.check_place(units["phy_offset"][rows].astype(np.int64), first_queue_offset + rows, identity)
             good[rows] = True
@@ -222,6 +216,14 @@ class CommitLogView:
         sizes = units["msg_size"].astype(np.int64)
         _populate_runs(mapped, positions, positions + sizes)
         return RecordColumns(mapped.buffer, positions, sizes)
+
+    def readable_columns(self, mapped: MappedFile, units: Units) -> tuple[RecordColumns, npt.NDArray[np.intp], str]:
+        """Return the records of `units` in `mapped` that can be read, their rows, and why others cannot be."""
+        try:
+            return self.columns(mapped, units), np.arange(len(units)), ""
+        except UnreadableError as error:
+            rows = self.readable(mapped, units)
+            return self.columns(mapped, units[rows]), rows, error.why
 
     def readable(self, mapped: MappedFile, units: Units) -> npt.NDArray[np.intp]:
         """Which of `units`, all of which lie in `mapped`, point at bytes that can be read."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.views.queues.consume_queue import pre_blank
@@ -75,13 +74,10 @@ def _of_file(
     log: CommitLogView, identity: QueueIdentity, mapped: MappedFile, units: Units, offsets: Ints
 ) -> QueueRecords:
     place, bad, next_offset = str(mapped.path), list[tuple[int, str, str]](), int(offsets[-1]) + 1
-    try:
-        records = log.columns(mapped, units)
-    except UnreadableError as error:
-        good = log.readable(mapped, units)
-        bad += [(int(offsets[row]), place, error.why) for row in np.setdiff1d(np.arange(len(units)), good).tolist()]
+    records, good, why = log.readable_columns(mapped, units)
+    if why:
+        bad += [(int(offsets[row]), place, why) for row in np.setdiff1d(np.arange(len(units)), good).tolist()]
         units, offsets = units[good], offsets[good]
-        records = log.columns(mapped, units)
     records.check_place(units["phy_offset"].astype(np.int64), offsets, identity)
     faults = log.faults(records, mapped, bodies=True)
     if faults:

@@ -35,7 +35,7 @@ from rocketflow_store.rebuild.upload import check_target, upload
 from rocketflow_store.rebuild.write_stage import Plans, fill_lost, plan_files, write_tasks
 from rocketflow_store.rebuild.write_tasks import run_write
 from rocketflow_store.recovery.derived_swap import finish_swap
-from rocketflow_store.recovery.take_stop_record import leave_stop_record
+from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 from rocketflow_store.views.index.derived_profile import profile_to_write
 from rocketflow_store.views.index.index_service import IndexService, next_name
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
@@ -323,7 +323,8 @@ class _Rebuild:
         try:
             queues.refresh()
             batches.refresh()
-            leave_stop_record(paths, config, queues, batches, index, files, log_end, tag_entries=tag_entries)
+            stopped = StoppedFiles(files, queues, batches, index)
+            leave_stop_record(paths, config, stopped, log_end, tag_entries=tag_entries)
         finally:
             for one in (queues, batches, index, files):
                 one.close()

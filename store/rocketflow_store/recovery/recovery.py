@@ -34,7 +34,7 @@ from rocketflow_store.recovery.quarantine import LOST, Quarantine
 from rocketflow_store.recovery.queue_ends import QueueEnds
 from rocketflow_store.recovery.redispatch import KnownQueues, Redispatch, ValidRecords
 from rocketflow_store.recovery.result import LogEnd, RecoveryResult
-from rocketflow_store.recovery.take_stop_record import leave_stop_record
+from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 from rocketflow_store.recovery.topic_deletion import fit_floors, note_vanished
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.queues.stand_in import LogExtent
@@ -227,7 +227,7 @@ class Recovery:
         """Record what the store has now."""
         files, _, queues, batch_queues = self._opened
         found, end = self._found, self._walked.end.offset
-        leave_stop_record(found.paths, found.config, queues, batch_queues, self._index, files, end)
+        leave_stop_record(found.paths, found.config, StoppedFiles(files, queues, batch_queues, self._index), end)
 
     def record_stop_if_lost(self) -> None:
         """Record what the store has now if queues lack messages."""

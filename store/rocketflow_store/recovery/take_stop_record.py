@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.metadata.native.root_paths import RootPaths
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.index.index_file import IndexFile
     from rocketflow_store.views.index.index_service import IndexService
@@ -44,44 +43,42 @@ if TYPE_CHECKING:
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedFiles:
+    """The files of a store that nobody writes to."""
+
+    log: MappedFileQueue
+    queues: FileQueueTable
+    batch_queues: BatchQueueTable
+    index: IndexService
+
+
 def leave_stop_record(
     paths: StorePaths,
     config: StoreConfig,
-    queues: FileQueueTable,
-    batch_queues: BatchQueueTable,
-    index: IndexService,
-    files: MappedFileQueue,
+    stopped: StoppedFiles,
     log_end: int,
-    *,
-    began: int | None = None,
-    record_crc: bool = False,
+    written: tuple[int, bool] | None = None,
     tag_entries: TagEntries | None = None,
 ) -> None:
-    """Record what there is, behind its sync; `files` are those of the log, which ends at `log_end`.
+    """Record what there is, behind its sync, of a log that ends at `log_end`.
 
-    The caller wrote it from `began` on (None: it wrote nothing), with `record_crc` in every record. `tag_entries` is
-    where the index names every record's TAGS; None: what is known of that stays.
+    `written` is from where on the caller wrote it, and whether with a CRC in every record (None: it wrote nothing).
+    `tag_entries` is where the index names every record's TAGS; None: what is known of that stays.
     """
-    topics, kept = listed_topics(paths) or frozenset(), index if config.message_index_enable else None
+    began, record_crc = written or (None, False)
     crc_from = crc_from_at_stop(paths, log_end, began, record_crc=record_crc)
     tags = known_tag_entries(paths, paths.index) if tag_entries is None else tag_entries
-    tags = replace(tags, newest_file=index.files[-1].path.name if index.files else "")
-    take_stop_record(paths, queues, batch_queues, kept, topics, files.files, log_end, crc_from, tags).write(paths)
+    index_files = stopped.index.files
+    tags = replace(tags, newest_file=index_files[-1].path.name if index_files else "")
+    record = _take_stop_record(paths, stopped, log_end, with_index=config.message_index_enable)
+    replace(record, record_crc_from=crc_from, tag_entries=tags).write(paths)
 
 
-def take_stop_record(
-    paths: RootPaths,
-    queues: FileQueueTable,
-    batch_queues: BatchQueueTable,
-    index: IndexService | None,
-    topics: frozenset[str],
-    files: Sequence[MappedFile],
-    log_end: int,
-    record_crc_from: int,
-    tag_entries: TagEntries,
-) -> StopRecord:
-    """The record of a store that nobody writes to; `files` are those of its log, which ends at `log_end`."""
-    plain, batches = queues.all(), batch_queues.all()
+def _take_stop_record(paths: StorePaths, stopped: StoppedFiles, log_end: int, *, with_index: bool) -> StopRecord:
+    """Return the record of these files; `with_index` says whether the index is kept up."""
+    queues, topics, files = stopped.queues, listed_topics(paths) or frozenset(), stopped.log.files
+    plain, batches = queues.all(), stopped.batch_queues.all()
     of_files = _files_of(
         [*((one, queues.end(one.topic, one.queue_id)) for one in plain), *((one, one.end_unit) for one in batches)]
     )
@@ -102,11 +99,9 @@ def take_stop_record(
             for number, one in enumerate(batches, len(plain))
         },
         batches[0].file_size if batches else 0,
-        None if index is None else {one.path.name: _index_state(one) for one in index.files},
+        {one.path.name: _index_state(one) for one in stopped.index.files} if with_index else None,
         {one.file_from_offset: log_head(one, log_end) for one in files if one.file_from_offset < log_end},
         recorded_store_id(paths.meta),
-        record_crc_from,
-        tag_entries,
     )
 
 

@@ -30,6 +30,7 @@ def killed(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted
     config = StoreConfig(
         flush_disk_type=kind,
         flush_interval_commit_log=3_600_000,
+        flush_interval_consume_queue=3_600_000,  # else a slow run has it flush what was put
         mapped_file_size_commit_log=CONFIG.mapped_file_size_commit_log,
         mapped_file_size_consume_queue=CONFIG.mapped_file_size_consume_queue,
         max_hash_slot_num=CONFIG.max_hash_slot_num,
