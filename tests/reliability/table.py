@@ -1,4 +1,4 @@
-"""The tables of the README from `tests/reliability.json`: python -m tests.reliability.table
+"""The tables of this folder's README from `tests/reliability.json`: python -m tests.reliability.table
 
 Of each row, and of each figure, the line with the highest counts is taken (full, fast, sample). 3/N is the 95 % bound
 of the rate of failures when none was seen in N trials.
