@@ -808,9 +808,9 @@ BUGS: Final = (
         "a slot that leaves the entries hides the key",
         [
             Change(
-                'on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n'
+                'on_damage(self._path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n'
                 "                yield from self._among_all(key_hash, begin, end, newer)\n",
-                'on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n',
+                'on_damage(self._path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n',
             )
         ],
         [f"{STORE}/reading/test_damaged_chains.py"],
@@ -1013,7 +1013,7 @@ BUGS: Final = (
         "a query by key comes to a damaged index entry and reports nothing",
         [
             Change(
-                """                    on_damage(self.path, at, "it is in the chain of a slot that is not its own")
+                """                    on_damage(self._path, at, "it is in the chain of a slot that is not its own")
 """,
                 "                    pass\n",
             ),

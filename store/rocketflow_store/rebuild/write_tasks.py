@@ -18,7 +18,7 @@ from rocketflow_store.rebuild.log_source import log_view
 from rocketflow_store.rebuild.parts import PartKind, Parts, attempt, finished
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.views.index.index_build import build_index_file
-from rocketflow_store.views.index.index_file import IndexHeader
+from rocketflow_store.views.index.index_table import IndexHeader
 from rocketflow_store.views.queues.batch_consume_queue import written_batches
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
 

@@ -163,7 +163,7 @@ def _index_state(file: IndexFile) -> IndexState:
 
 def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
     """(bytes compared, CRC of the header, CRC of the content or NO_CRC) of an index file."""
-    header = zlib.crc32(read_piece(path, 0, HEADER_SIZE))
-    if content_end > CONTENT_BYTES:
-        return content_end, header, NO_CRC
-    return content_end, header, zlib.crc32(read_piece(path, 0, content_end))
+    is_short = content_end <= CONTENT_BYTES
+    content = read_piece(path, 0, max(content_end, HEADER_SIZE) if is_short else HEADER_SIZE)
+    crc = zlib.crc32(content[:content_end]) if is_short else NO_CRC
+    return content_end, zlib.crc32(content[:HEADER_SIZE]), crc

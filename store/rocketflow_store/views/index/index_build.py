@@ -20,7 +20,8 @@ from rocketflow_store.format.index_layout import (
     SLOT_SIZE,
     index_file_size,
 )
-from rocketflow_store.views.index.index_file import MAX_TIME_DIFF, IndexHeader
+from rocketflow_store.views.index.index_file import MAX_TIME_DIFF
+from rocketflow_store.views.index.index_table import IndexHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,9 +1,8 @@
-"""One IndexFile: hash slots that head chains of entries, newest first. Layout: `format.index_layout`."""
+"""One IndexFile: hash slots that head chains of entries, newest first. Bytes: `index_table`; queries: `index_walk`."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +14,11 @@ from rocketflow_store.format.index_layout import (
     ENTRY_SIZE,
     ENTRY_STRUCT,
     HEADER_SIZE,
-    HEADER_STRUCT,
     SLOT_SIZE,
     index_file_size,
 )
+from rocketflow_store.views.index.index_table import IndexHeader, IndexTable
+from rocketflow_store.views.index.index_walk import IndexWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,21 +29,8 @@ if TYPE_CHECKING:
 _GROW_ENTRIES: Final = 1 << 20
 BLOCK_ENTRIES: Final = 1 << 18
 MAX_TIME_DIFF: Final = 0x7FFFFFFF
-_FOREVER_MS: Final = (1 << 63) - 1
 _MIN_SORTED_BITS: Final = 32
 SLOT_STRUCT: Final = struct.Struct(">i")
-
-
-@dataclass(slots=True)
-class IndexHeader:
-    """Header fields; `index_count` is the number of the next entry."""
-
-    begin_timestamp: int = 0
-    end_timestamp: int = 0
-    begin_phy_offset: int = 0
-    end_phy_offset: int = 0
-    hash_slot_count: int = 0
-    index_count: int = 1
 
 
 class IndexFile:
@@ -56,15 +43,13 @@ class IndexFile:
         size = os_files.file_size(self._fd)
         self.well_sized = size == index_file_size(hash_slot_num, index_num)
         try:
-            self._map = os_files.map_file(self._fd, path, size, write=write)
+            mapped = os_files.map_file(self._fd, path, size, write=write)
         except BaseException:
             self.close()
             raise
-        self._entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
-        self.header = self._read_header()
+        self._table = IndexTable(mapped, hash_slot_num, index_num)
+        self._walk = IndexWalk(path, self._table)
         self._allocated = 0
-        self._slots_agree_at = -1
-        """With how many entries the slots were found to be those of the header."""
 
     @classmethod
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
@@ -79,7 +64,7 @@ class IndexFile:
                 os_files.close_file(fd)
             created = cls(path, hash_slot_num, index_num, write=True)
             if previous is not None:
-                created.header = IndexHeader(
+                created._table.header = IndexHeader(
                     previous.end_timestamp,
                     previous.end_timestamp,
                     previous.end_phy_offset,
@@ -88,30 +73,12 @@ class IndexFile:
                     1,
                 )
             created._reserve(0)
-            created._write_header()
+            created._table.write_header()
             os_files.sync_directory(path.parent)
             return created
         except BaseException:  # the next attempt takes another name
             os_files.remove_file(path)
             raise
-
-    def _read_header(self) -> IndexHeader:
-        header = IndexHeader(*HEADER_STRUCT.unpack_from(self._map, 0))
-        header.index_count = max(header.index_count, 1)
-        return header
-
-    def _write_header(self) -> None:
-        header = self.header
-        HEADER_STRUCT.pack_into(
-            self._map,
-            0,
-            header.begin_timestamp,
-            header.end_timestamp,
-            header.begin_phy_offset,
-            header.end_phy_offset,
-            header.hash_slot_count,
-            header.index_count,
-        )
 
     def is_replaced(self) -> bool:
         """Whether the name now belongs to another file."""
@@ -125,8 +92,13 @@ class IndexFile:
     def reload(self) -> IndexHeader:
         """Read the header again: another process may write this file. Who writes it knows better than the file."""
         if not self._write:
-            self.header = self._read_header()
+            self._table.read_header()
         return self.header
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header, as this process last read or wrote it."""
+        return self._table.header
 
     @property
     def room(self) -> int:
@@ -137,24 +109,22 @@ class IndexFile:
     @property
     def entries(self) -> int:
         """Entries that are in the file."""
-        return min(self.header.index_count, self.index_num) - 1
+        return self._table.count
 
     def slots(self) -> npt.NDArray[np.int32]:
         """The slot table, a view on the file."""
-        view: npt.NDArray[np.int32] = np.frombuffer(self._map, ">i4", self.hash_slot_num, HEADER_SIZE)
-        return view
+        return self._table.slots()
 
     def entry_table(self, count: int | None = None) -> npt.NDArray[np.void]:
         """Entries 0 (never used) to `count` (by default the last one), a view on the file."""
-        number = (self.entries if count is None else count) + 1
-        return np.frombuffer(self._map, ENTRY_DTYPE, number, self._entries_at)
+        return self._table.entries(count)
 
     def _reserve(self, entries: int) -> None:
         """Have real blocks for the slots and `entries` entries: a store into a hole of a full disk is a SIGBUS."""
         if entries <= self._allocated and self._allocated:
             return
         wanted = min(entries + _GROW_ENTRIES, self.index_num)
-        os_files.preallocate(self._fd, self.path, self._entries_at + ENTRY_SIZE * wanted)
+        os_files.preallocate(self._fd, self.path, self._table.entries_at + ENTRY_SIZE * wanted)
         self._allocated = wanted
 
     def put(
@@ -198,18 +168,18 @@ class IndexFile:
         header.index_count = first + count
         header.end_phy_offset = int(phy_offsets[-1])
         header.end_timestamp = int(store_timestamps[-1])
-        self._write_header()
+        self._table.write_header()
         return count
 
     def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> int:
         """As `put`, one after the other, for a few that have one store time (ms)."""
         assert self._write
-        header, mapped = self.header, self._map
+        header, mapped = self._table.header, self._table.mapped
         count, number = min(len(key_hashes), self.room), header.index_count
         self._reserve(number + count)
         slots, entry_at, read_slot = (
             self.hash_slot_num,
-            self._entries_at + ENTRY_SIZE * number,
+            self._table.entries_at + ENTRY_SIZE * number,
             SLOT_STRUCT.unpack_from,
         )
         write_slot, write_entry = SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
@@ -232,7 +202,7 @@ class IndexFile:
         header.hash_slot_count += new_slots
         header.index_count = number
         header.end_phy_offset, header.end_timestamp = phy_offsets[count - 1], store_timestamp
-        self._write_header()
+        self._table.write_header()
         return count
 
     def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
@@ -252,105 +222,17 @@ class IndexFile:
     def walk(
         self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
     ) -> Iterator[int]:
-        """Yield physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
-
-        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain leaves the
-        file, comes to an entry of another slot, or does not go to older ones, the rest is looked for among all entries:
-        damage to slots and links hides no key. `on_damage` is called with this file, the number of an entry and what is
-        wrong with it, where an entry of the key may have been another than it is now.
-
-        A time that neither neighbour is near does not decide: the entry is yielded, and its record tells the time.
-        """
-        header = self.reload()
-        if not self._times_agree():
-            begin, end = -_FOREVER_MS, _FOREVER_MS
-        slot = key_hash % self.hash_slot_num
-        at, newer = int.from_bytes(self._slot(slot), "big", signed=True), self.index_num
-        if at == 0 and not self._slots_agree():
-            yield from self._among_all(key_hash, begin, end, newer)
-            return
-        while at != 0:
-            if not 0 < at < newer:
-                if on_damage is not None:
-                    on_damage(self.path, newer, f"the chain of its slot goes on at entry {at}, which is not older")
-                yield from self._among_all(key_hash, begin, end, newer)
-                return
-            entry_hash, phy_offset, time_diff, previous = self._entry(at)
-            if entry_hash % self.hash_slot_num != slot:
-                if on_damage is not None:
-                    on_damage(self.path, at, "it is in the chain of a slot that is not its own")
-                yield from self._among_all(key_hash, begin, end, newer)
-                return
-            time = header.begin_timestamp + time_diff * 1000
-            near = begin <= time <= end or self._is_near(at)
-            if entry_hash == key_hash and (not near or begin <= time <= end):
-                if on_damage is not None and not self._rises(at):
-                    on_damage(self.path, at, "its physical offset is not between those of its neighbours")
-                yield phy_offset
-            if near and time < begin:
-                return
-            at, newer = previous, at
-
-    def _entry(self, number: int) -> tuple[int, int, int, int]:
-        """Return an entry's hash, physical offset, time difference and link."""
-        found: tuple[int, int, int, int] = ENTRY_STRUCT.unpack_from(self._map, self._entries_at + ENTRY_SIZE * number)
-        return found
-
-    def _rises(self, number: int) -> bool:
-        """Return whether an entry's record is not before that of the entry in front, nor behind that of the next."""
-        before = self._entry(number - 1)[1] if number > 1 else 0
-        places = [before, self._entry(number)[1]]
-        if number < self.entries:
-            places.append(self._entry(number + 1)[1])
-        return places == sorted(places)
-
-    def _is_near(self, number: int) -> bool:
-        """Return whether an entry's time is not outside those of its neighbours: a clock may have been set back."""
-        time = self._entry(number)[2]
-        if not 1 < number < self.entries:
-            return time >= 0
-        sides = self._entry(number - 1)[2], self._entry(number + 1)[2]
-        return min(sides) <= time <= max(sides)
-
-    def _times_agree(self) -> bool:
-        """Return whether the header's times are those of a file whose newest entry is its last."""
-        header, count = self.header, self.entries
-        if count < 2:
-            return False
-        last = header.begin_timestamp + 1000 * self._entry(count)[2]
-        return 0 <= header.end_timestamp - last < 1000
-
-    def _slots_agree(self) -> bool:
-        """Return whether as many slots are used as the header says, with the newest entry in one: none was zeroed."""
-        header = self.header
-        if self._slots_agree_at != header.index_count:
-            slots = self.slots()
-            newest = min(header.index_count, self.index_num) - 1
-            if np.count_nonzero(slots) != header.hash_slot_count or int(slots.max(initial=0)) != newest:
-                return False
-            self._slots_agree_at = header.index_count
-        return True
-
-    def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
-        """Yield what `walk` does of the entries below number `newer`, without slots and links."""
-        last = max(self.entries, int(self.slots().max(initial=0)))  # a header may tell of too few
-        table, header = self.entry_table(min(last, newer - 1, self.index_num - 1)), self.header
-        rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
-        times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
-        yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
-
-    def _slot(self, slot: int) -> bytes:
-        position = HEADER_SIZE + SLOT_SIZE * slot
-        return self._map[position : position + SLOT_SIZE]
+        """Yield as `IndexWalk.walk`, from the newest header."""
+        self.reload()
+        return self._walk.walk(key_hash, begin, end, on_damage)
 
     def overlaps(self, begin: int, end: int) -> bool:
         """Return whether entries between two store times (ms) may be here."""
-        header = self.header
-        return (begin <= header.end_timestamp and end >= header.begin_timestamp) or not self._times_agree()
+        return self._walk.overlaps(begin, end)
 
     def ends_before(self, begin: int) -> bool:
         """Return whether a file older than this one has no entry from store time `begin` (ms) on."""
-        return self.header.begin_timestamp < begin and self._times_agree()
+        return self._walk.ends_before(begin)
 
     def written_below(self, phy_offset: int) -> int:
         """How many of the first entries are whole and of records below `phy_offset`.
@@ -392,7 +274,7 @@ class IndexFile:
         header.end_phy_offset = last
         header.hash_slot_count = int(np.count_nonzero(slots))
         header.index_count = keep + 1
-        self._write_header()
+        self._table.write_header()
 
     def _blocks(self, count: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Entries 1 to `count` as views of a bounded number of them, each with the number of its first."""

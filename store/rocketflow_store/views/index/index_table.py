@@ -1,0 +1,87 @@
+"""The bytes of an IndexFile: header, hash slots, entries, as views on its map. Layout: `format.index_layout`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocketflow_store.format.index_layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    ENTRY_STRUCT,
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    SLOT_SIZE,
+)
+
+if TYPE_CHECKING:
+    import mmap
+
+    import numpy.typing as npt
+
+
+@dataclass(slots=True)
+class IndexHeader:
+    """Header fields; `index_count` is the number of the next entry."""
+
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_phy_offset: int = 0
+    end_phy_offset: int = 0
+    hash_slot_count: int = 0
+    index_count: int = 1
+
+
+class IndexTable:
+    """The content of a file with `hash_slot_num` slots and room for `index_num - 1` entries."""
+
+    def __init__(self, mapped: mmap.mmap, hash_slot_num: int, index_num: int) -> None:
+        self.mapped, self.hash_slot_num, self.index_num = mapped, hash_slot_num, index_num
+        self.entries_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+        self.read_header()
+
+    def read_header(self) -> None:
+        """Take the header as it is in the file."""
+        self.header = IndexHeader(*HEADER_STRUCT.unpack_from(self.mapped, 0))
+        self.header.index_count = max(self.header.index_count, 1)
+
+    def write_header(self) -> None:
+        """Write the header to the file."""
+        header = self.header
+        HEADER_STRUCT.pack_into(
+            self.mapped,
+            0,
+            header.begin_timestamp,
+            header.end_timestamp,
+            header.begin_phy_offset,
+            header.end_phy_offset,
+            header.hash_slot_count,
+            header.index_count,
+        )
+
+    @property
+    def count(self) -> int:
+        """Entries that are in the file."""
+        return min(self.header.index_count, self.index_num) - 1
+
+    def slots(self) -> npt.NDArray[np.int32]:
+        """Return the slot table, a view on the file."""
+        view: npt.NDArray[np.int32] = np.frombuffer(self.mapped, ">i4", self.hash_slot_num, HEADER_SIZE)
+        return view
+
+    def slot(self, number: int) -> int:
+        """Return the number of the entry that a slot names."""
+        position = HEADER_SIZE + SLOT_SIZE * number
+        return int.from_bytes(self.mapped[position : position + SLOT_SIZE], "big", signed=True)
+
+    def entries(self, count: int | None = None) -> npt.NDArray[np.void]:
+        """Return entries 0 (never used) to `count` (by default the last one), a view on the file."""
+        number = (self.count if count is None else count) + 1
+        return np.frombuffer(self.mapped, ENTRY_DTYPE, number, self.entries_at)
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Return an entry's hash, physical offset, time difference and link."""
+        found: tuple[int, int, int, int] = ENTRY_STRUCT.unpack_from(self.mapped, self.entries_at + ENTRY_SIZE * number)
+        return found

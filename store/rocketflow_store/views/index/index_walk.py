@@ -1,0 +1,118 @@
+"""The query of one IndexFile: along the chain of a key's slot, newest first, and around damage to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rocketflow_store.views.index.index_table import IndexTable
+
+_FOREVER_MS: Final = (1 << 63) - 1
+
+
+class IndexWalk:
+    """Queries of the file at `path`; the caller reads its header before each."""
+
+    def __init__(self, path: Path, table: IndexTable) -> None:
+        self._path, self._table = path, table
+        self._slots_agree_at = -1
+        """With how many entries the slots were found to be those of the header."""
+
+    def walk(
+        self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
+    ) -> Iterator[int]:
+        """Yield physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
+
+        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain leaves the
+        file, comes to an entry of another slot, or does not go to older ones, the rest is looked for among all entries:
+        damage to slots and links hides no key. `on_damage` is called with this file, the number of an entry and what is
+        wrong with it, where an entry of the key may have been another than it is now.
+
+        A time that neither neighbour is near does not decide: the entry is yielded, and its record tells the time.
+        """
+        header, slots = self._table.header, self._table.hash_slot_num
+        if not self._times_agree():
+            begin, end = -_FOREVER_MS, _FOREVER_MS
+        slot = key_hash % slots
+        at, newer = self._table.slot(slot), self._table.index_num
+        if at == 0 and not self._slots_agree():
+            yield from self._among_all(key_hash, begin, end, newer)
+            return
+        while at != 0:
+            if not 0 < at < newer:
+                if on_damage is not None:
+                    on_damage(self._path, newer, f"the chain of its slot goes on at entry {at}, which is not older")
+                yield from self._among_all(key_hash, begin, end, newer)
+                return
+            entry_hash, phy_offset, time_diff, previous = self._table.entry(at)
+            if entry_hash % slots != slot:
+                if on_damage is not None:
+                    on_damage(self._path, at, "it is in the chain of a slot that is not its own")
+                yield from self._among_all(key_hash, begin, end, newer)
+                return
+            time = header.begin_timestamp + time_diff * 1000
+            near = begin <= time <= end or self._is_near(at)
+            if entry_hash == key_hash and (not near or begin <= time <= end):
+                if on_damage is not None and not self._rises(at):
+                    on_damage(self._path, at, "its physical offset is not between those of its neighbours")
+                yield phy_offset
+            if near and time < begin:
+                return
+            at, newer = previous, at
+
+    def _rises(self, number: int) -> bool:
+        """Return whether an entry's record is not before that of the entry in front, nor behind that of the next."""
+        before = self._table.entry(number - 1)[1] if number > 1 else 0
+        places = [before, self._table.entry(number)[1]]
+        if number < self._table.count:
+            places.append(self._table.entry(number + 1)[1])
+        return places == sorted(places)
+
+    def _is_near(self, number: int) -> bool:
+        """Return whether an entry's time is not outside those of its neighbours: a clock may have been set back."""
+        time = self._table.entry(number)[2]
+        if not 1 < number < self._table.count:
+            return time >= 0
+        sides = self._table.entry(number - 1)[2], self._table.entry(number + 1)[2]
+        return min(sides) <= time <= max(sides)
+
+    def _times_agree(self) -> bool:
+        """Return whether the header's times are those of a file whose newest entry is its last."""
+        header, count = self._table.header, self._table.count
+        if count < 2:
+            return False
+        last = header.begin_timestamp + 1000 * self._table.entry(count)[2]
+        return 0 <= header.end_timestamp - last < 1000
+
+    def _slots_agree(self) -> bool:
+        """Return whether as many slots are used as the header says, with the newest entry in one: none was zeroed."""
+        header = self._table.header
+        if self._slots_agree_at != header.index_count:
+            slots = self._table.slots()
+            newest = min(header.index_count, self._table.index_num) - 1
+            if np.count_nonzero(slots) != header.hash_slot_count or int(slots.max(initial=0)) != newest:
+                return False
+            self._slots_agree_at = header.index_count
+        return True
+
+    def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
+        """Yield what `walk` does of the entries below number `newer`, without slots and links."""
+        last = max(self._table.count, int(self._table.slots().max(initial=0)))  # a header may tell of too few
+        table, header = self._table.entries(min(last, newer - 1, self._table.index_num - 1)), self._table.header
+        rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
+        times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
+        yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Return whether entries between two store times (ms) may be here."""
+        header = self._table.header
+        return (begin <= header.end_timestamp and end >= header.begin_timestamp) or not self._times_agree()
+
+    def ends_before(self, begin: int) -> bool:
+        """Return whether a file older than this one has no entry from store time `begin` (ms) on."""
+        return self._table.header.begin_timestamp < begin and self._times_agree()
