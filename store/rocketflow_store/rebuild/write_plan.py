@@ -95,19 +95,90 @@ class JudgedPlaces:
     """The queue offset after the last believed record, and its physical offset."""
 
 
+class PlaceJudge:
+    """Decides which claims of records are believed, kind by kind of queue; `judged` is what became of the others.
+
+    Queues of the topics `left_out` are not planned.
+    """
+
+    def __init__(self, known: KnownPlaces, left_out: Collection[str] = ()) -> None:
+        self._known, self.left_out = known, left_out
+        self.judged = JudgedPlaces()
+
+    def believed(self, queue: Queue, runs: ClaimedRuns) -> list[Piece]:
+        """Return the claims to a queue that are believed; note the others, and the queue offsets without a claim."""
+        found = judge_queue(queue, runs, self._known)
+        kept = found.kept
+        if found.strays:
+            self.judged.strays[queue] = refuted_claims(found, runs)
+        if found.lost:
+            self.judged.lost[queue] = found.lost
+        if kept:
+            self.judged.last[queue] = kept[-1].stop, int(runs.ends[kept[-1].run])
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _LogRuns:
+    """Runs of rows of one kind, by queue and then in the order of the log: `queue_of` numbers `queues`."""
+
+    queues: list[Queue]
+    queue_of: Ints
+    part: Ints
+    row: Ints
+    count: Ints
+    first: Ints
+    stop: Ints
+    begin: Ints
+    end: Ints
+
+    def by_queue(self) -> Iterator[tuple[Queue, slice]]:
+        """Yield each queue with its runs."""
+        starts = np.flatnonzero(np.diff(self.queue_of, prepend=-1))
+        stops = np.append(starts[1:], len(self.queue_of))
+        for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
+            yield self.queues[int(self.queue_of[low])], slice(low, high)
+
+    def claims(self, mine: slice) -> ClaimedRuns:
+        """Return what runs claim, for the judge."""
+        return ClaimedRuns(self.first[mine], self.stop[mine], self.begin[mine], self.end[mine])
+
+
 def plan_queues(
     reports: Sequence[ScanReport],
     kind: PartKind,
     units_per_file: int,
+    judge: PlaceJudge,
     bases: Mapping[Queue, int],
-    known: KnownPlaces,
-    judged: JudgedPlaces,
-    left_out: Collection[str] = (),
 ) -> list[QueuePlan]:
-    """Return the files of every queue of a kind but those of some topics; what became of the claims goes to `judged`.
+    """Return the files of every queue of a kind; what became of the claims is noted by `judge`.
 
     `bases` are the numbers of the first units of batch queues, where that is not 0.
     """
+    runs = _gathered(reports, kind)
+    if runs is None:
+        return []
+    at = runs.first.copy()
+    kept = np.ones(len(at), bool)
+    cut: list[tuple[int, Piece]] = []
+    for queue, mine in runs.by_queue():
+        if queue[0] in judge.left_out:
+            kept[mine] = False
+        elif queue[0].startswith(LMQ_PREFIX):
+            kept[mine] = ~_wild(runs.first[mine], runs.count[mine])
+        else:
+            pieces = judge.believed(queue, runs.claims(mine))
+            cut += _keep_believed(runs, mine, pieces, kept, together=kind is PartKind.BATCH_UNITS)
+            if kind is PartKind.BATCH_UNITS:
+                there = np.flatnonzero(kept[mine]) + mine.start
+                at[there] = bases.get(queue, 0) + np.cumsum(runs.count[there]) - runs.count[there]
+    columns = [one[kept] for one in (runs.queue_of, runs.part, runs.row, runs.count, at)]
+    queue_of, *pieces_kept = _with_cut_runs(runs, columns, cut) if cut else columns
+    return _files_of(runs.queues, queue_of, Pieces(*pieces_kept), units_per_file) if len(queue_of) else []
+
+
+def _gathered(reports: Sequence[ScanReport], kind: PartKind) -> _LogRuns | None:
+    """Return the runs of all reports; None without any."""
     numbers: dict[Queue, int] = {}
     columns: list[list[Ints]] = [[] for _ in range(8)]
     for report in reports:
@@ -120,66 +191,41 @@ def plan_queues(
         for column, values in zip(columns, (own[runs.queue_of], part, runs.rows, runs.counts, *claims), strict=True):
             column.append(values)
     if not numbers:
-        return []
-    queue_of, part, row, count, first, stop, begin, end = (np.concatenate(one) for one in columns)
+        return None
+    joined = [np.concatenate(one) for one in columns]
+    queue_of, part, row = joined[:3]
     order = np.lexsort((row, part, queue_of))
-    queue_of, part, row, count, first, stop, begin, end = (
-        one[order] for one in (queue_of, part, row, count, first, stop, begin, end)
-    )
-    queues = list(numbers)
-    at = first.copy()
-    starts = np.flatnonzero(np.diff(queue_of, prepend=-1))
-    stops = np.append(starts[1:], len(queue_of))
-    kept = np.ones(len(queue_of), bool)
-    cut: list[tuple[int, Piece]] = []
-    for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
-        mine, queue = slice(low, high), queues[int(queue_of[low])]
-        if queue[0] in left_out:
-            kept[mine] = False
-            continue
-        if queue[0].startswith(LMQ_PREFIX):
-            kept[mine] = ~_wild(first[mine], count[mine])
-            continue
-        pieces = _believed(queue, ClaimedRuns(first[mine], stop[mine], begin[mine], end[mine]), known, judged)
-        whole = [one.run for one in pieces if one.stop - one.first == stop[low + one.run] - first[low + one.run]]
-        if len(whole) < high - low:
-            kept[mine] = False
-            kept[np.array(whole, np.int64) + low] = True
-            parts = [(low + one.run, one) for one in pieces if not kept[low + one.run]]
-            for run, one in parts:
-                if kind is PartKind.BATCH_UNITS or stop[run] - first[run] != count[run]:
-                    kept[run] = True  # its records take several queue offsets each: they go together
-                else:
-                    cut.append((run, one))
-        if kind is PartKind.BATCH_UNITS:
-            there = np.flatnonzero(kept[mine]) + low
-            at[there] = bases.get(queue, 0) + np.cumsum(count[there]) - count[there]
-    columns_kept = [one[kept] for one in (queue_of, part, row, count, at)]
-    if cut:  # runs of which only a part is believed
-        runs_cut = np.array([run for run, _ in cut], np.int64)
-        firsts = np.array([one.first for _, one in cut], np.int64)
-        counts = np.array([one.stop - one.first for _, one in cut], np.int64)
-        more = queue_of[runs_cut], part[runs_cut], row[runs_cut] + firsts - first[runs_cut], counts, firsts
-        joined = [np.concatenate(one) for one in zip(columns_kept, more, strict=True)]
-        order = np.lexsort((joined[2], joined[1], joined[0]))
-        columns_kept = [one[order] for one in joined]
-    queue_of, part, row, count, at = columns_kept
-    if len(queue_of) == 0:
+    return _LogRuns(list(numbers), *(one[order] for one in joined))
+
+
+def _keep_believed(
+    runs: _LogRuns, mine: slice, pieces: list[Piece], kept: npt.NDArray[np.bool_], *, together: bool
+) -> list[tuple[int, Piece]]:
+    """Mark in `kept` which runs of a queue are believed; return those of which only a part is, unless `together`."""
+    low, first, stop = mine.start, runs.first, runs.stop
+    whole = [one.run for one in pieces if one.stop - one.first == stop[low + one.run] - first[low + one.run]]
+    if len(whole) == mine.stop - low:
         return []
-    return _files_of(queues, queue_of, Pieces(part, row, count, at), units_per_file)
+    kept[mine] = False
+    kept[np.array(whole, np.int64) + low] = True
+    cut = []
+    for run, one in [(low + one.run, one) for one in pieces if not kept[low + one.run]]:
+        if together or stop[run] - first[run] != runs.count[run]:
+            kept[run] = True  # its records take several queue offsets each: they go together
+        else:
+            cut.append((run, one))
+    return cut
 
 
-def _believed(queue: Queue, runs: ClaimedRuns, known: KnownPlaces, judged: JudgedPlaces) -> list[Piece]:
-    """Return the claims to a queue that are believed; note the others, and the queue offsets that nobody claims."""
-    found = judge_queue(queue, runs, known)
-    kept = found.kept
-    if found.strays:
-        judged.strays[queue] = refuted_claims(found, runs)
-    if found.lost:
-        judged.lost[queue] = found.lost
-    if kept:
-        judged.last[queue] = kept[-1].stop, int(runs.ends[kept[-1].run])
-    return kept
+def _with_cut_runs(runs: _LogRuns, columns: list[Ints], cut: list[tuple[int, Piece]]) -> list[Ints]:
+    """Return the columns with the believed parts of runs among them."""
+    of = np.array([run for run, _ in cut], np.int64)
+    firsts = np.array([one.first for _, one in cut], np.int64)
+    counts = np.array([one.stop - one.first for _, one in cut], np.int64)
+    more = runs.queue_of[of], runs.part[of], runs.row[of] + firsts - runs.first[of], counts, firsts
+    joined = [np.concatenate(one) for one in zip(columns, more, strict=True)]
+    order = np.lexsort((joined[2], joined[1], joined[0]))
+    return [one[order] for one in joined]
 
 
 def _runs(report: ScanReport, kind: PartKind) -> QueueRuns | None:

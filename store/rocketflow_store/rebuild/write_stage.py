@@ -12,7 +12,14 @@ from rocketflow_store.rebuild.known_places import OldQueues
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.space import index_bytes, parts_bytes, queues_bytes
 from rocketflow_store.rebuild.store_state import may_have_queues
-from rocketflow_store.rebuild.write_plan import IndexFilePlan, JudgedPlaces, QueuePlan, plan_index, plan_queues
+from rocketflow_store.rebuild.write_plan import (
+    IndexFilePlan,
+    JudgedPlaces,
+    PlaceJudge,
+    QueuePlan,
+    plan_index,
+    plan_queues,
+)
 from rocketflow_store.rebuild.write_tasks import IndexWriteTask, QueueWriteTask, WriteTask
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.claimed_places import DamagedBytes, LostMessages
@@ -87,18 +94,18 @@ def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue,
         for queue in runs.queues
     }
     left_out = {one for one in topics if not may_have_queues(state, paths, one)}
-    old, judged = OldQueues(paths, config, state, files), JudgedPlaces()
-    known = old.known_places(findings)
+    old = OldQueues(paths, config, state, files)
+    judge = PlaceJudge(old.known_places(findings), left_out)
     per_file = config.mapped_file_size_consume_queue // UNIT_SIZE
-    queues = plan_queues(reports, PartKind.UNITS, per_file, {}, known, judged, left_out)
+    queues = plan_queues(reports, PartKind.UNITS, per_file, judge, {})
     per_file = config.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE
     bases = _batch_bases(places, reports)
-    batches = plan_queues(reports, PartKind.BATCH_UNITS, per_file, bases, known, judged, left_out)
+    batches = plan_queues(reports, PartKind.BATCH_UNITS, per_file, judge, bases)
     index = plan_index(reports, config.max_index_num - 1)
     every_left_out = frozenset(left_out | set(state.choice.left_out))
     found = {(one.topic, one.queue_id): one.end for one in queues}
     ends = old.ends(found, findings.log_end)
-    plans = Plans(queues, batches, index, every_left_out, judged, ends, old.batch_ends)
+    plans = Plans(queues, batches, index, every_left_out, judge.judged, ends, old.batch_ends)
     _report_refuted(places, state, plans, findings)
     return plans
 

@@ -17,7 +17,7 @@ from rocketflow_store.rebuild.engine import LocalEngine
 from rocketflow_store.rebuild.parts import PartKind
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.scan_task import QueueRuns, ScanReport
-from rocketflow_store.rebuild.write_plan import JudgedPlaces, plan_index, plan_queues
+from rocketflow_store.rebuild.write_plan import PlaceJudge, plan_index, plan_queues
 from rocketflow_store.views.queues.claimed_places import DamagedBytes, KnownPlaces
 from tests.support.memory import rss_anon_mib
 
@@ -118,7 +118,7 @@ def test_a_tebibyte_is_planned_in_memory_of_a_driver(growth: Callable[[], float]
     """100 queues, all of which every range has: reports as they come from tasks, and the plan of all files."""
     ranges = (1 << 40) // log_ranges.MOST_RANGE
     reports = [pickle.loads(pickle.dumps(one)) for one in of_a_tebibyte(ranges, 100)]
-    plans = plan_queues(reports, PartKind.UNITS, 300_000, {}, NOTHING_KNOWN, JudgedPlaces())
+    plans = plan_queues(reports, PartKind.UNITS, 300_000, PlaceJudge(NOTHING_KNOWN), {})
     index = plan_index(reports, 20_000_000 - 1)
     assert sum(len(one.files) for one in plans) > 3000
     assert len(index) > 90
