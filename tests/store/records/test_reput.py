@@ -19,7 +19,7 @@ from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.records.encoding.reput import reput
+from rocketflow_store.records.encoding.reput import TargetQueues, reput
 
 _HOSTS = [encode_host("10.0.0.5:10911"), encode_host("[2001:db8::7]:10911")]
 _NAMES = [
@@ -95,11 +95,14 @@ def _columns(cases: list[Case]) -> RecordColumns:
 
 def _reput(cases: list[Case], config: StoreConfig, **changes: object) -> EncodedChunk:
     topics = sorted({case.topic for case in cases})
-    return reput(
-        _columns(cases),
+    targets = TargetQueues(
         topics,
         np.array([topics.index(case.topic) for case in cases], np.int32),
         np.array([case.queue_id for case in cases], np.int32),
+    )
+    return reput(
+        _columns(cases),
+        targets,
         config,
         **changes,  # type: ignore[arg-type]
     )

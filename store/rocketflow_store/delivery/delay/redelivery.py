@@ -26,7 +26,7 @@ from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_REAL_
 from rocketflow_store.model.topic_names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_send_refused, validate_topic
 from rocketflow_store.reading.queue_records import QueueRecords, queue_records
 from rocketflow_store.records.decoding.properties import integers
-from rocketflow_store.records.encoding.reput import reput, reputtable
+from rocketflow_store.records.encoding.reput import TargetQueues, reput, reputtable
 from rocketflow_store.views.queues.consume_queue import pre_blank
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def redelivery(found: QueueRecords, config: StoreConfig, level: int, until_ms: i
     chunk = None
     if encode:
         ids = queue_ids[rows].astype(np.int32)
-        chunk = reput(records, names, targets.astype(np.int32), ids, config)
+        chunk = reput(records, TargetQueues(names, targets.astype(np.int32), ids), config)
     return Redelivery(
         level,
         next_offset,

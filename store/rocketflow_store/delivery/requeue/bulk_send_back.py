@@ -42,7 +42,7 @@ from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
-from rocketflow_store.records.encoding.reput import reput
+from rocketflow_store.records.encoding.reput import TargetQueues, reput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,9 +177,7 @@ def _encoded(
         properties[PROPERTY_REAL_QUEUE_ID] = _texts(retry_queues(places, group.retry_queue_nums))
     chunk = reput(
         records,
-        [topic],
-        np.zeros(count, np.int32),
-        queue_ids,
+        TargetQueues([topic], np.zeros(count, np.int32), queue_ids),
         store.config,
         set_properties=properties,
         drop_properties=() if dead else OF_AN_EARLIER_DELAY,

@@ -23,7 +23,7 @@ from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
-from rocketflow_store.records.encoding.reput import reput
+from rocketflow_store.records.encoding.reput import TargetQueues, reput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,9 +124,9 @@ def _requeued(
     try:
         return reput(
             records,
-            rows.topics,
-            rows.topic_of,
-            _target_queues(columns.segments.column(PROPERTY_SHARDING_KEY), rows),
+            TargetQueues(
+                rows.topics, rows.topic_of, _target_queues(columns.segments.column(PROPERTY_SHARDING_KEY), rows)
+            ),
             config,
             set_properties={
                 PROPERTY_REQUEUE_RUN_ID: constant_string(rows.run_id, count),

@@ -16,7 +16,7 @@ from rocketflow_store.model.property_names import (
     PROPERTY_TIMER_ROLL_TIMES,
 )
 from rocketflow_store.model.topic_names import TIMER_TOPIC
-from rocketflow_store.records.encoding.reput import reput
+from rocketflow_store.records.encoding.reput import TargetQueues, reput
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,10 +38,10 @@ def delivered_chunk(
     rows: TimerRows, records: RecordColumns, late: npt.NDArray[np.bool_], now_ms: int, config: StoreConfig
 ) -> EncodedChunk:
     """Messages for the topics and queues that they were sent to."""
-    topics, topic_of, queue_ids = real_places(records.property_segments())
+    targets = TargetQueues(*real_places(records.property_segments()))
     taken_in = np.where(late, _LATE_ENQUEUE_MS, _taken_in(rows, config))
     added = {PROPERTY_TIMER_ENQUEUE_MS: _texts(taken_in), PROPERTY_TIMER_DEQUEUE_MS: _now(rows, now_ms)}
-    return reput(records, topics, topic_of, queue_ids, config, set_properties=_where_they_fit(records, added))
+    return reput(records, targets, config, set_properties=_where_they_fit(records, added))
 
 
 def rolled_chunk(rows: TimerRows, records: RecordColumns, now_ms: int, config: StoreConfig) -> EncodedChunk:
@@ -52,7 +52,7 @@ def rolled_chunk(rows: TimerRows, records: RecordColumns, now_ms: int, config: S
         PROPERTY_TIMER_DEQUEUE_MS: _now(rows, now_ms),
         PROPERTY_TIMER_ROLL_TIMES: _texts(rows.rolls + 1),
     }
-    return reput(records, [TIMER_TOPIC], zeros, zeros, config, set_properties=added)
+    return reput(records, TargetQueues([TIMER_TOPIC], zeros, zeros), config, set_properties=added)
 
 
 def _taken_in(rows: TimerRows, config: StoreConfig) -> Ints:

@@ -1,6 +1,6 @@
 """Stored records -> an EncodedChunk of the same messages for other queues, many at a time: what a redelivery appends.
 
-    chunk = reput(records, topics, topic_of, queue_ids, config,
+    chunk = reput(records, TargetQueues(topics, topic_of, queue_ids), config,
                   set_properties={"TIMER_DEQUEUE_MS": times}, drop_properties=("DELAY",))
 
 `records` are sound (RecordColumns without faults, contents judged); row i is stored again under `topics[topic_of[i]]`
@@ -18,6 +18,7 @@ queue do; bound a chunk to a few MB.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,11 +72,18 @@ def reputtable(records: RecordColumns) -> npt.NDArray[np.bool_]:
     return fine
 
 
+@dataclass(frozen=True, slots=True)
+class TargetQueues:
+    """Where rows are stored again: row i in queue `queue_ids[i]` of `topics[topic_of[i]]`."""
+
+    topics: Sequence[str]
+    topic_of: npt.NDArray[np.int32]
+    queue_ids: npt.NDArray[np.int32]
+
+
 def reput(
     records: RecordColumns,
-    topics: Sequence[str],
-    topic_of: npt.NDArray[np.int32],
-    queue_ids: npt.NDArray[np.int32],
+    targets: TargetQueues,
     config: StoreConfig,
     *,
     set_properties: Mapping[str, pa.Array] | None = None,
@@ -89,7 +97,7 @@ def reput(
     no room has none (`property_crc` is False).
     """
     assert not records.faults
-    assert len(topic_of) == len(queue_ids) == records.count
+    assert len(targets.topic_of) == len(targets.queue_ids) == records.count
     odd = ~reputtable(records)
     if odd.any():
         raise _rejected("half of a transaction, or an inner batch, cannot be put again", odd)
@@ -97,46 +105,85 @@ def reput(
     properties, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
     light = None
     if config.enable_lmq:
-        properties, light = with_room(properties, topics, topic_of)
-    property_sizes = _lengths(properties)
-    if property_sizes.max(initial=0) > MAX_PROPERTIES_SIZE:
-        raise _rejected("properties are too long", property_sizes > MAX_PROPERTIES_SIZE, too_long=True)
-    pieces = [properties]
-    property_crc = config.append_prop_crc
-    if property_crc:
-        closed = _closed(properties)
-        closed_sizes = _lengths(closed) + PROPERTY_CRC_SIZE
-        property_crc = bool(closed_sizes.max(initial=0) <= MAX_PROPERTIES_SIZE)
-        if property_crc:
-            property_sizes = closed_sizes
-            pieces = [closed, fixed_width(np.zeros((records.count, PROPERTY_CRC_SIZE), np.uint8))]
-    topic_parts = [_topic_part(topic) for topic in topics]
-    topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[topic_of]
-    until_topic = gather(records.buffer, records.positions, records.body_ends)
-    lengths = fixed_width(property_sizes.astype(">i2").view(np.uint8).reshape(records.count, 2))
-    encoded = join(until_topic, taken(topic_parts, topic_of) if topics else until_topic, lengths, *pieces)
-    sizes = records.body_ends - records.positions + topic_sizes + 2 + property_sizes
-    starts = np.cumsum(sizes) - sizes
-    magic = np.array([MAGIC_V1 if len(one) <= MAX_V1_TOPIC_SIZE + 1 else MAGIC_V2 for one in topic_parts], np.int64)
-    data = _patched(encoded, records, starts, sizes, magic[topic_of], queue_ids, reconsume_times)
-    keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
+        properties, light = with_room(properties, targets.topics, targets.topic_of)
+    tail = _tail(properties, with_crc=config.append_prop_crc)
+    topic_parts = [_topic_part(topic) for topic in targets.topics]
+    heads = _heads(records, targets, topic_parts, tail.sizes, reconsume_times)
+    data = _patched(_joined(records, targets, topic_parts, tail), records, heads)
     tags, entries = string_hashes(segments.column(PROPERTY_TAGS)), IndexEntries.none()
     if config.message_index_enable:
-        entries = index_entries(topics, topic_of, uniq_keys, keys, tags)
+        keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
+        entries = index_entries(targets.topics, targets.topic_of, uniq_keys, keys, tags)
     return EncodedChunk(
         data=data,
-        starts=starts,
-        sizes=sizes,
-        topics=list(topics),
-        topic_codes=topic_of,
-        queue_ids=queue_ids,
+        starts=heads.starts,
+        sizes=heads.sizes,
+        topics=list(targets.topics),
+        topic_codes=targets.topic_of,
+        queue_ids=targets.queue_ids,
         tags_codes=tags_codes_of(tags),
         entries=entries,
-        delay_levels=_delay_levels(topics, topic_of, segments, len(config.delay_levels_ms)),
+        delay_levels=_delay_levels(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,
-        property_crc=property_crc,
-        light=None if light is None else light.in_records(sizes - PROPERTY_CRC_SIZE * property_crc),
+        property_crc=tail.has_crc,
+        light=None if light is None else light.in_records(heads.sizes - PROPERTY_CRC_SIZE * tail.has_crc),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """What follows the length of a record's properties: `pieces` of every row, `sizes` bytes together."""
+
+    pieces: Sequence[pa.Array]
+    sizes: Ints
+    has_crc: bool = False
+    """Whether the last of them has room for the record's CRC."""
+
+
+def _tail(properties: pa.Array, *, with_crc: bool) -> _Tail:
+    """Return the properties, `with_crc` if that finds room in all; MessageRejectedError if they are too long."""
+    sizes = _lengths(properties)
+    if sizes.max(initial=0) > MAX_PROPERTIES_SIZE:
+        raise _rejected("properties are too long", sizes > MAX_PROPERTIES_SIZE, too_long=True)
+    if with_crc:
+        closed = _closed(properties)
+        closed_sizes = _lengths(closed) + PROPERTY_CRC_SIZE
+        if closed_sizes.max(initial=0) <= MAX_PROPERTIES_SIZE:
+            room = fixed_width(np.zeros((len(properties), PROPERTY_CRC_SIZE), np.uint8))
+            return _Tail([closed, room], closed_sizes, has_crc=True)
+    return _Tail([properties], sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Where the new records are, and the fields of their heads that are other ones than before."""
+
+    starts: Ints
+    sizes: Ints
+    magic: Ints
+    queue_ids: npt.NDArray[np.int32]
+    reconsume_times: npt.NDArray[np.int32] | None
+
+
+def _heads(
+    records: RecordColumns,
+    targets: TargetQueues,
+    topic_parts: list[bytes],
+    tail_sizes: Ints,
+    reconsume_times: npt.NDArray[np.int32] | None,
+) -> _Heads:
+    topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[targets.topic_of]
+    sizes = records.body_ends - records.positions + topic_sizes + 2 + tail_sizes
+    magic = np.array([MAGIC_V1 if len(one) <= MAX_V1_TOPIC_SIZE + 1 else MAGIC_V2 for one in topic_parts], np.int64)
+    return _Heads(np.cumsum(sizes) - sizes, sizes, magic[targets.topic_of], targets.queue_ids, reconsume_times)
+
+
+def _joined(records: RecordColumns, targets: TargetQueues, topic_parts: list[bytes], tail: _Tail) -> pa.Array:
+    """Return the records with the heads that they had."""
+    until_topic = gather(records.buffer, records.positions, records.body_ends)
+    lengths = fixed_width(tail.sizes.astype(">i2").view(np.uint8).reshape(records.count, 2))
+    parts = taken(topic_parts, targets.topic_of) if topic_parts else until_topic
+    return join(until_topic, parts, lengths, *tail.pieces)
 
 
 def _properties(
@@ -211,28 +258,21 @@ def _closed(properties: pa.Array) -> pa.Array:
     return join(properties, pc.if_else(bool_array(open_rows), _CLOSE, None))
 
 
-def _patched(
-    encoded: pa.Array,
-    records: RecordColumns,
-    starts: Ints,
-    sizes: Ints,
-    magic: Ints,
-    queue_ids: npt.NDArray[np.int32],
-    reconsume_times: npt.NDArray[np.int32] | None,
-) -> pa.Buffer:
+def _patched(encoded: pa.Array, records: RecordColumns, heads: _Heads) -> pa.Buffer:
     """The records' bytes with the fields of their heads that are other ones now."""
     data = encoded.buffers()[2] or pa.py_buffer(b"")
+    starts = heads.starts
     if not len(starts):
         return data
     octets = np.asarray(memoryview(data)).view(np.uint8) if data.is_mutable else np.frombuffer(data, np.uint8).copy()
     narrow: npt.NDArray[Any] = np.ndarray((len(octets) - 3,), ">i4", buffer=octets, strides=(1,))
     wide: npt.NDArray[Any] = np.ndarray((len(octets) - 7,), ">i8", buffer=octets, strides=(1,))
-    narrow[starts], narrow[starts + 4], narrow[starts + 12] = sizes, magic, queue_ids
+    narrow[starts], narrow[starts + 4], narrow[starts + 12] = heads.sizes, heads.magic, heads.queue_ids
     # the body's length, 4 bytes, ends where the body begins; before it prepared offset (8) and reconsumeTimes (4)
     tails = starts + (records.body_starts - records.positions)
     wide[tails - 12] = 0
-    if reconsume_times is not None:
-        narrow[tails - 16] = reconsume_times
+    if heads.reconsume_times is not None:
+        narrow[tails - 16] = heads.reconsume_times
     return data if data.is_mutable else pa.py_buffer(octets)
 
 
