@@ -1,0 +1,77 @@
+"""The one worker that decodes, encodes and commits what was polled before, while the main thread polls on."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.kafka.client.batch_consumer import rows_of
+from rocketflow.kafka.client.record_batches import BrokenBatchError
+from rocketflow.kafka.errors import KafkaRefusedError
+from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, commit_parts
+from rocketflow_store.spi.commits import ProgressMovedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from rocketflow.kafka.into_store.backlog import NextPart
+    from rocketflow.kafka.into_store.store_port import StorePort
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
+
+_COMMIT_TRIES: Final = 5
+
+
+class CommitWorker:
+    """At most one commit at a time; `in_commit` is what the last one took."""
+
+    def __init__(self, options: BridgeOptions, port: StorePort) -> None:
+        self._options, self._port = options, port
+        self._run_id = uuid.uuid4().hex
+        self._encoder = PartEncoder(port.config, options)
+        self._pool = ThreadPoolExecutor(1, "bridge-commit")
+        self._commit: Future[CommitOutcome] | None = None
+        self.in_commit: Sequence[NextPart] = ()
+
+    def __enter__(self) -> CommitWorker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.shutdown(wait=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit runs, or has an outcome that was not taken."""
+        return self._commit is not None
+
+    def submit(self, parts: Sequence[NextPart]) -> None:
+        """Commit parts of partitions."""
+        self.in_commit = parts
+        self._commit = self._pool.submit(self._run, parts)
+
+    def outcome(self, *, wait: bool) -> CommitOutcome | None:
+        """Take the outcome of the commit, or raise its error; None if there is none (yet, without `wait`)."""
+        if self._commit is None or not (wait or self._commit.done()):
+            return None
+        outcome, self._commit = self._commit.result(), None
+        return outcome
+
+    def _run(self, parts: Sequence[NextPart]) -> CommitOutcome:
+        """Decode, encode, and only then take the store's lock."""
+        encoded = []
+        for one in parts:
+            try:
+                rows = list(rows_of(one.part.topic, one.part.partition, one.batches))
+            except BrokenBatchError as error:
+                raise KafkaRefusedError(f"{one.part.topic} partition {one.part.partition}: {error}") from error
+            encoded.append(self._encoder.encode(replace(one.part, rows=rows)))
+        for attempt in range(_COMMIT_TRIES):
+            with self._port.opened() as store:
+                try:
+                    return commit_parts(store, self._options, self._run_id, encoded)
+                except ProgressMovedError:
+                    if attempt + 1 == _COMMIT_TRIES:
+                        raise
+        raise AssertionError("unreachable")
