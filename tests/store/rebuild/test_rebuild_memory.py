@@ -110,7 +110,7 @@ def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
             np.full(queues, number * each * 1100, np.int64),
             np.full(queues, (number + 1) * each * 1100 - 1100, np.int64),
         )
-        found.append(ScanReport(number, 0, 0, each * queues, 0, 2 * each * queues, runs))
+        found.append(ScanReport(number, records=each * queues, entries=2 * each * queues, units=runs))
     return found
 
 
