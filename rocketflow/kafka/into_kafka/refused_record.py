@@ -29,28 +29,32 @@ class RefusedRecord:
     headers: list[Header]
 
 
-def refused_record(
-    where: str,
-    why: str,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[Header],
-    stamp: int | None,
-    most: int,
-) -> RefusedRecord:
-    """The record for a message at `where` (topic:queue:offset): its key and headers as far as `most` bytes allow.
+@dataclass(frozen=True, slots=True)
+class RefusedMessage:
+    """A message that Kafka would not take, of `origin` (topic:queue:offset); `timestamp` is in ms."""
+
+    origin: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    timestamp: int | None
+
+
+def refused_record(message: RefusedMessage, why: str, most: int) -> RefusedRecord:
+    """Return the record for a message: its key and headers as far as `most` bytes allow.
 
     `most` is what a record batch may have; headers `refused.*` tell what became of the message.
     """
-    whole = value or b""
+    key, headers = message.key, message.headers
+    whole = message.value or b""
     told: list[Header] = [
-        (names.ORIGIN_HEADER, where.encode()),
+        (names.ORIGIN_HEADER, message.origin.encode()),
         ("refused", why[:MAX_WHY].encode()),
         ("refused.value-size", str(len(whole)).encode()),
         ("refused.value-sha256", hashlib.sha256(whole).hexdigest().encode()),
     ]
-    if stamp is not None:
-        told.append(("refused.timestamp", str(stamp).encode()))
+    if message.timestamp is not None:
+        told.append(("refused.timestamp", str(message.timestamp).encode()))
     kept_key = None if key is None else key[: min(MAX_KEY, most // 4)]
     if key is not None and kept_key != key:
         told.append(("refused.key-size", str(len(key)).encode()))

@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from rocketflow.kafka.errors import MessageRefusedError
-from rocketflow.kafka.into_kafka.refused_record import refused_record
+from rocketflow.kafka.into_kafka.refused_record import RefusedMessage, refused_record
 from rocketflow.kafka.into_kafka.to_records import kafka_rows
 from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.shared.record_sizes import Header, batch_size, client_size
@@ -154,12 +154,12 @@ def test_whatever_is_refused_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("most", [1500, 5000, 1 << 20])
 def test_what_kafka_refused_fits_there(most: int) -> None:
     key, headers = b"k" * 20_000, [(f"h{number}", b"x" * 300) for number in range(80)]
-    kept = refused_record("t:0:1", "w" * 50, key, b"v" * 200_000, headers, 5, most)
+    kept = refused_record(RefusedMessage("t:0:1", key, b"v" * 200_000, headers, 5), "w" * 50, most)
     assert batch_size(kept.key, kept.value, kept.headers) <= most
     told = dict(kept.headers)
     assert (told["refused.key-size"], told["refused.value-size"]) == (b"20000", b"200000")
     own = [one for one in kept.headers if one[0].startswith("h")]
     assert own == headers[: len(own)]
     assert told["refused.headers-left-out"] == str(80 - len(own)).encode()
-    small = refused_record("t:0:1", "why", None, None, headers[:2], None, most)
+    small = refused_record(RefusedMessage("t:0:1", None, None, headers[:2], None), "why", most)
     assert (small.key, small.value, small.headers[-2:]) == (None, b"", headers[:2])

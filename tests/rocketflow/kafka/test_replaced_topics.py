@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import TopicAlreadyExistsError
 
 from rocketflow.kafka.errors import TopicReplacedError
-from rocketflow.kafka.into_kafka import copy_out
+from rocketflow.kafka.into_kafka import range_sender
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_kafka.to_records import ProducerRows
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
@@ -123,7 +123,7 @@ def test_out_of_the_store_while_it_runs(
         "--max-batch-rows", "4", "--kafka-option", "metadata_max_age_ms=100",
     )  # fmt: skip
 
-    kafka_rows = copy_out.kafka_rows
+    kafka_rows = range_sender.kafka_rows
     copying = StoreToKafka(asked, StopRequest())
 
     def watched(batch: pa.RecordBatch) -> ProducerRows:
@@ -132,7 +132,7 @@ def test_out_of_the_store_while_it_runs(
             time.sleep(0.5)
         return kafka_rows(batch)
 
-    monkeypatch.setattr(copy_out, "kafka_rows", watched)
+    monkeypatch.setattr(range_sender, "kafka_rows", watched)
     with pytest.raises(TopicReplacedError, match=WHY.format(target)):
         copying.run()
     assert topics.read(target) == {0: [], 1: []}

@@ -1,0 +1,144 @@
+"""Messages of a queue's range to Kafka, within the producer's transaction; what Kafka refuses goes to quarantine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow.kafka.client import clients
+from rocketflow.kafka.errors import MessageRefusedError
+from rocketflow.kafka.into_kafka.refused_record import RefusedMessage, refused_record
+from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
+from rocketflow.kafka.options.bridge_options import CONTINUE, QUARANTINE
+from rocketflow.kafka.shared import property_names as names
+from rocketflow_store import RaiseFaults, SkipFaults
+
+if TYPE_CHECKING:
+    from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
+    from rocketflow.kafka.options.bridge_options import BridgeOptions
+    from rocketflow.kafka.shared.record_sizes import Header
+    from rocketflow.kafka.shared.run_state import StopRequest
+    from rocketflow_store import StoreReader
+
+_READ_BYTES: Final = 2 << 20
+_RECORD_OVERHEAD: Final = 128
+_PROPERTIES_ROOM: Final = 64 << 10
+"""More than key and headers of a stored message can have."""
+_CLIENT_ROOM: Final = 512
+"""More than a client's estimate is above the bytes of a message, and a key that a compacted topic asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Messages [start, end) of one queue."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Sent:
+    """What of a range is in the transaction; `following` is the next queue offset."""
+
+    following: int
+    rows: int = 0
+    size: int = 0
+    quarantined: int = 0
+    newest_ms: int = 0
+
+
+class RangeSender:
+    """Sends ranges by one producer to topics of one cluster."""
+
+    def __init__(self, options: BridgeOptions, reader: StoreReader, stop: StopRequest) -> None:
+        self._options, self._reader, self._stop = options, reader, stop
+
+    def connect(self, kafka: TargetTopics, producer: Any) -> None:
+        """Send by this producer from now on."""
+        self._kafka, self._producer = kafka, producer
+
+    def send(self, one: QueueRange, target: str, room: int) -> Sent:
+        """Hand messages of a range to the producer, until there is no more room in this transaction."""
+        sent = Sent(following=one.start)
+        faults = SkipFaults() if self._options.on_data_loss == CONTINUE else RaiseFaults()
+        share = max(room // 4, min(room, _READ_BYTES))
+        reads = self._reader.read(
+            one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, faults=faults
+        )
+        for batch in reads:
+            self._send_batch(one, target, batch, sent)
+            sent.following = int(batch.column("queueOffset")[-1].as_py()) + 1
+            sent.newest_ms = int(batch.column("storeTimestamp")[-1].cast(pa.int64()).as_py()) // 1000
+            if sent.size >= share or self._stop.asked.is_set():
+                return sent
+        sent.following = one.end
+        return sent
+
+    def _send_batch(self, one: QueueRange, target: str, batch: pa.RecordBatch, sent: Sent) -> None:
+        rows = kafka_rows(batch)
+        if self._options.origin_headers:
+            offsets = batch.column("queueOffset").to_pylist()
+            for headers, offset in zip(rows.headers, offsets, strict=True):
+                headers.append((names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()))
+        sizes = np.diff(np.frombuffer(batch.column("body").buffers()[1], np.int32, batch.num_rows + 1,
+                                      batch.column("body").offset * 4))  # fmt: skip
+        limits, now_ms = self._kafka.limits(target), clients.now_ms()
+        sent.size += int(sizes.sum()) + _RECORD_OVERHEAD * batch.num_rows
+        sent.rows += batch.num_rows
+        partition = None if self._options.by_key else one.queue_id
+        count = self._kafka.partitions(target, 1 if partition is None else partition + 1)
+        send, null = self._producer.send, clients.NULL
+        nulls = _has_nulls(rows.headers)
+        if nulls:
+            clients.allow_null_headers()
+        in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
+        stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
+        in_doubt = in_doubt or any(limits.why_not_at(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
+        for at, (key, value, headers, stamp) in enumerate(
+            zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
+        ):
+            if in_doubt:
+                why = rows.faults.get(at) or limits.why_not_of(key, value, headers)
+                why = why or limits.why_not_at(stamp, now_ms)
+                if why is not None:
+                    self._set_aside(one, batch, rows, at, why, sent)
+                    continue
+                headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in headers]
+            if partition is None and key is None:
+                place: int | None = one.queue_id % count
+            else:
+                place = partition
+            send(target, null if value is None else value, key, headers, place, stamp)
+
+    def _set_aside(
+        self, one: QueueRange, batch: pa.RecordBatch, rows: ProducerRows, at: int, why: str, sent: Sent
+    ) -> None:
+        """A message that Kafka would not take: what is kept of it goes to the quarantine topic."""
+        offset = batch.column("queueOffset")[at].as_py()
+        where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
+        if self._options.on_refused != QUARANTINE:
+            raise MessageRefusedError(
+                f"{where}: {why}; set such messages aside with --on-refused quarantine (or, where they are too large, "
+                "raise max.message.bytes and --kafka-option max_request_size)"
+            )
+        topic = self._options.quarantine_topic
+        self._kafka.partitions(topic, 1)
+        limits = self._kafka.limits(topic)
+        origin = f"{one.topic}:{one.queue_id}:{offset}"
+        refused = RefusedMessage(origin, rows.keys[at], rows.values[at], rows.headers[at], rows.timestamps[at])
+        kept = refused_record(refused, why, limits.max_bytes - _CLIENT_ROOM)
+        clients.allow_null_headers()
+        headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in kept.headers]
+        key = origin.encode() if kept.key is None and limits.needs_keys else kept.key
+        self._producer.send(topic, kept.value, key, headers, 0)
+        sent.quarantined += 1
+
+
+def _has_nulls(headers: list[list[Header]]) -> bool:
+    return any(item is None for one in headers for _, item in one)
