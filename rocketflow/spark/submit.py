@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow.errors import UsageError
 from rocketflow.process.child_process import run_child
+from rocketflow.process.nearest import nearest_name
 from rocketflow.process.stderr import with_stderr
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def find_job(job: str) -> Path:
     for candidate in (Path(name), jobs_directory() / Path(name).name):
         if candidate.is_file():
             return candidate
-    raise UsageError(f"no job {job!r}: give a path, or one of {', '.join(job_names())}")
+    nearest = nearest_name(job, job_names())
+    hint = f"did you mean '{nearest}'? Give" if nearest else "give"
+    raise UsageError(f"no job {job!r}: {hint} a path, or one of {', '.join(job_names())}")
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:

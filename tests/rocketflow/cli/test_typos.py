@@ -51,6 +51,13 @@ def test_name_that_does_not_exist_is_refused_with_the_nearest(
     assert said in err
 
 
+def test_unknown_job_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "strem"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert "did you mean 'stream'?" in err
+
+
 def test_names_that_exist_are_taken(capsys: pytest.CaptureFixture[str], store: Path) -> None:
     assert run(["store", "find", str(store), "--topic", "orders", "--key", "none"]) == 1
     assert run(["store", "ledger", str(store), "--kind", "timer"]) == 0
