@@ -144,6 +144,9 @@ def fed(child: subprocess.Popen[bytes], lines: int) -> threading.Thread:
             child.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass
+        finally:
+            with suppress(BrokenPipeError):
+                child.stdin.close()
 
     thread = threading.Thread(target=feed, daemon=True)
     thread.start()
@@ -190,7 +193,8 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
             for one in STOPS[name]:
                 child.send_signal(one)
             assert child.stderr is not None
-            error = child.stderr.read().decode()
+            with child.stderr as said:
+                error = said.read().decode()
             code = child.wait(60)
             feeding.join(60)
         assert "Traceback" not in error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import random
 import shutil
 import struct
@@ -411,7 +412,7 @@ DAMAGES: dict[str, Damage] = {
     "topic's directory": removed("consumequeue/orders"),
     "all queues": removed("consumequeue"),
     "another queue's files": queue_replaced,
-    "queue file cut": lambda root, rng: queue_file(root, 3).open("r+b").truncate(100),
+    "queue file cut": lambda root, rng: os.truncate(queue_file(root, 3), 100),
     "random bytes in a queue file": lambda root, rng: write(queue_file(root, 1), 40, rng.randbytes(60)),
     # index
     "slot zeroed": slot(lambda rng: 0),

@@ -6,7 +6,9 @@ import os
 import random
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,19 @@ class Running:
 
     def _run(self, copying: Copying, partitions: int, driver: Driver) -> None:
         self.outcome = copying.run(partitions, driver=driver)
+
+    def await_word(self, gate: str) -> None:
+        """Wait until the query's process writes to a named pipe; it goes on meanwhile."""
+        fd = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            while True:
+                with suppress(BlockingIOError):  # it is opened, and not yet written to
+                    if os.read(fd, 100):
+                        return
+                assert self.outcome is None, self.outcome
+                time.sleep(0.02)
+        finally:
+            os.close(fd)
 
     def ended(self) -> Outcome:
         self._thread.join(180)
@@ -84,7 +99,7 @@ def test_a_driver_wakes_up_behind_another(
             os.mkfifo(gate)
         second.faults.plan("release", batch_id, when="before", **gates)
         asleep = Running(copying, rng.randint(1, 4), second)
-        Path(gates["go"]).read_text()
+        asleep.await_word(gates["go"])
         copying.put(range(2 * BATCH_ROWS, 3 * BATCH_ROWS))
         copying.run(rng.randint(1, 4)).must_be_ok(seed)
         before = copying.check()
