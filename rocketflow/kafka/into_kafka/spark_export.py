@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_NOT_FOUND: Final = "java.lang.ClassNotFoundException"
 _READ: Final = ("topic", "queueId", *COLUMNS)
 _SCHEMA: Final = (
     "topic string, key binary, value binary, headers array<struct<key string, value binary>>, partition int"
@@ -69,7 +70,8 @@ def has_connector(spark: SparkSession) -> bool:
         jvm: Any = spark._jvm
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)
     except Exception as error:  # py4j's, which has no types
-        if "ClassNotFoundException" in str(error):
+        thrown: Any = getattr(error, "java_exception", None)
+        if thrown is not None and thrown.getClass().getName() == _NOT_FOUND:
             return False
         raise
     return True
