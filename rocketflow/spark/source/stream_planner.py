@@ -6,20 +6,21 @@ of the options; `tasks` depends on nothing but its arguments and the stores, so 
 
 from __future__ import annotations
 
-import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rocketflow.spark.source.data_loss import DataLossError, Loss, LossCounter, find_losses
+from rocketflow.spark.source.data_loss import Loss
 from rocketflow.spark.source.group_progress import GroupProgress
-from rocketflow.spark.source.lag import QueueLag, lag_report, measure_lag, next_offsets
-from rocketflow.spark.source.queue_choice import QueueChooser
+from rocketflow.spark.source.lag import next_offsets
+from rocketflow.spark.source.loss_guard import LossGuard
 from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.starting_positions import resolve_positions
 from rocketflow.spark.source.store_access import QueueBounds, SourceStores
-from rocketflow.spark.source.stream_offset import CheckpointError, QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.source.stream_queues import Queues, StreamQueues
+from rocketflow.spark.source.stream_report import StreamReport
 from rocketflow.spark.source.task_planning import (
     MinimumGate,
     QueueRange,
@@ -29,15 +30,12 @@ from rocketflow.spark.source.task_planning import (
     plan_tasks,
     ranges_between,
 )
-from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
+from rocketflow.spark.source.topic_check import check_stores
 from rocketflow_store.spi.settings import Clock, SystemClock
 
-_log: Final = logging.getLogger("rocketflow.spark.stream_planner")
 _LONG_POLL_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.001
 _LAST_PAUSE_S: Final = 0.008
-
-Queues = Mapping[QueueKey, QueueBounds]
 
 
 class StreamPlanner:
@@ -52,7 +50,9 @@ class StreamPlanner:
     ) -> None:
         self._options = options
         self._stores = SourceStores(options.stores)
-        self._chooser = QueueChooser(options.topics, options.include_system_topics)
+        self._queues = StreamQueues(options, self._stores)
+        self._losses = LossGuard(self._stores, fail=options.fail_on_data_loss)
+        self._report = StreamReport(self._stores)
         self._clock = clock or SystemClock()
         self._pause, self._long_poll_s = pause, long_poll_s
         self._gate: MinimumGate | None = None
@@ -64,17 +64,13 @@ class StreamPlanner:
         self._progress = GroupProgress(options.consumer_group, self._stores) if options.consumer_group else None
         self._initial: StreamOffset | None = None
         self._target: dict[QueueKey, int] | None = None
-        self._verified: dict[QueueKey, tuple[QueuePosition, int, int]] = {}
-        self._losses = LossCounter()
         self._last_end: StreamOffset | None = None
-        self._report: tuple[object, dict[str, Any]] | None = None
-        self._warned_missing: list[str] = []
 
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint starts; the same answer however often it is asked."""
         if self._initial is None:
             check_stores(self._stores)
-            queues = self._queues()
+            queues = self._queues.bounds()
             starts = resolve_positions(
                 self._options.starting,
                 queues,
@@ -88,14 +84,14 @@ class StreamPlanner:
 
     def prepare_available_now(self) -> None:
         """From now on nothing counts that comes later."""
-        self._target = {key: bounds.high for key, bounds in self._queues().items()}
+        self._target = {key: bounds.high for key, bounds in self._queues.bounds().items()}
 
     def latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
         """The end of the batch that begins at `start`, None where there is none (yet).
 
         Waits a little for news instead of returning at once: Spark asks again and again.
         """
-        self._check_topics(start)
+        self._queues.check(start)
         if self._progress is not None:
             self._progress.publish(next_offsets(start))
         waited, pause = 0.0, _FIRST_PAUSE_S
@@ -109,9 +105,9 @@ class StreamPlanner:
             pause = min(pause * 2, _LAST_PAUSE_S)
 
     def _look(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
-        queues = self._queues()
+        queues = self._queues.bounds()
         generations = {name: self._stores.generation(name) for name in self._stores.names()}
-        resumed = self._resume(start, queues, generations)
+        resumed = self._losses.resume(start, queues, generations)
         starts = self._starts(start, queues, resumed)
         ends = {key: self._end_of(key, bounds) for key, bounds in queues.items() if key in starts}
         waiting = ranges_between(starts, ends)
@@ -131,7 +127,7 @@ class StreamPlanner:
             if position is None:
                 found = QueuePosition(found.next_offset, found.phy_offset, found.checksum, starts[key])
             positions[key] = found
-            self._verified[key] = (found.without_first(), queues[key].high, generations[key.store])
+            self._losses.note_verified(key, found, queues[key].high, generations[key.store])
         end = StreamOffset(positions)
         return None if end.to_json() == start.to_json() else end
 
@@ -156,9 +152,9 @@ class StreamPlanner:
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
         """The tasks that read what lies between two positions."""
-        self._check_topics(start)
-        queues = self._queues()
-        self._accept(find_losses(_without_first(end), queues, self._is_unchanged))
+        self._queues.check(start)
+        queues = self._queues.bounds()
+        self._losses.check(end, queues)
         starts: dict[QueueKey, int] = {}
         ends: dict[QueueKey, int] = {}
         for key, position in end.positions.items():
@@ -179,7 +175,7 @@ class StreamPlanner:
             for one in ranges
             if one.key in queues and one.start < queues[one.key].low
         ]
-        self._accept(removed)
+        self._losses.accept(removed)
         if not self._options.fail_on_data_loss:
             ranges = [_inside(one, queues[one.key]) for one in ranges if one.key in queues]
         return plan_tasks([one for one in ranges if one.rows > 0], self._limits, self._stores.units_per_file)
@@ -189,81 +185,15 @@ class StreamPlanner:
         end = self._last_end
         if end is None:
             return None
-        queues = self._queues()
-        state = (end, queues, self._losses.events)
-        if self._report is not None and self._report[0] == state:
-            return self._report[1]
-        now_ms = self._clock.now_ms()
-        offsets = next_offsets(end)
-        lags: dict[QueueKey, QueueLag] = {
-            key: measure_lag(self._stores, key, offsets.get(key, bounds.low), bounds, now_ms)
-            for key, bounds in queues.items()
-        }
-        self._report = (state, lag_report(lags, self._losses.events, self._losses.messages))
-        return self._report[1]
+        return self._report.report(end, self._queues.bounds(), self._losses.counted, self._clock.now_ms())
 
     def committed(self, end: StreamOffset) -> None:
         """Spark has finished everything up to `end`."""
         if self._progress is not None:
             self._progress.publish(next_offsets(end))
 
-    def _queues(self) -> dict[QueueKey, QueueBounds]:
-        there = self._stores.snapshot()
-        chosen = {key: there[key] for key in self._chooser.chosen(there)}
-        missing = self._chooser.missing(chosen) if self._options.topics.named else []
-        if missing and missing != self._warned_missing:
-            told = describe_missing(missing, (key.qualified_topic for key in there))
-            if self._options.fail_on_missing_topic and self._lacks_topic(there):
-                raise MissingTopicError(told)
-            self._warned_missing = missing
-            _log.warning("%s; the query waits for them", told)
-        return chosen
-
-    def _lacks_topic(self, there: Iterable[QueueKey]) -> bool:
-        """Return whether a topic that the query names has no queue, and is listed by no store."""
-        known = {name for key in there for name in (key.topic, key.qualified_topic)} | self._stores.listed_topics()
-        return not known.issuperset(self._options.topics.named)
-
     def _end_of(self, key: QueueKey, bounds: QueueBounds) -> int:
         return bounds.high if self._target is None else min(bounds.high, self._target.get(key, 0))
-
-    def _is_unchanged(self, key: QueueKey, position: QueuePosition, low: int) -> bool:
-        return self._stores.is_unchanged(key, position, low)
-
-    def _resume(self, start: StreamOffset, queues: Queues, generations: Mapping[str, int]) -> dict[QueueKey, int]:
-        """Check the log behind `start`; where to go on in queues whose loss was accepted."""
-        unsure = {
-            key: position
-            for key, position in _without_first(start).items()
-            if key not in queues or self._verified.get(key) != (position, queues[key].high, generations[key.store])
-        }
-        losses = find_losses(unsure, queues, self._is_unchanged)
-        self._accept(losses)
-        lost = {loss.key for loss in losses}
-        for key, position in unsure.items():
-            if key in queues and key not in lost:
-                self._verified[key] = (position, queues[key].high, generations[key.store])
-        return {loss.key: loss.resume_offset for loss in losses}
-
-    def _accept(self, losses: list[Loss]) -> None:
-        if losses and self._options.fail_on_data_loss:
-            raise DataLossError(losses)
-        self._losses.accept(losses)
-
-    def _check_topics(self, start: StreamOffset) -> None:
-        """A checkpoint of other topics or stores must not be taken for one of this query."""
-        names = set(self._stores.names())
-        foreign = [key for key in start if key.store not in names or not self._chooser.takes(key)]
-        if foreign:
-            topics = ", ".join(sorted({key.qualified_topic for key in foreign}))
-            raise CheckpointError(
-                f"the checkpoint is of topic {topics}, which this query ({self._options.topics.describe()}) does not "
-                "read; give the query a checkpoint directory of its own, or the topics it was begun with"
-            )
-
-
-def _without_first(offset: StreamOffset) -> dict[QueueKey, QueuePosition]:
-    return {key: position.without_first() for key, position in offset.positions.items()}
 
 
 def _inside(one: QueueRange, bounds: QueueBounds) -> QueueRange:

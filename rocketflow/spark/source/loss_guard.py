@@ -1,0 +1,52 @@
+"""Whether the stores still hold what a stream's positions say: a loss ends the query, or is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketflow.spark.source.data_loss import DataLossError, Loss, LossCounter, find_losses
+from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition, StreamOffset
+from rocketflow.spark.source.stream_queues import Queues
+
+
+class LossGuard:
+    """The positions of one query run that were checked, and the losses that were accepted."""
+
+    def __init__(self, stores: SourceStores, *, fail: bool) -> None:
+        self._stores, self._fail = stores, fail
+        self._verified: dict[QueueKey, tuple[QueuePosition, int, int]] = {}
+        self.counted = LossCounter()
+
+    def note_verified(self, key: QueueKey, position: QueuePosition, high: int, generation: int) -> None:
+        """Note a position that was just read from a store; it is checked again once its queue or store has changed."""
+        self._verified[key] = (position.without_first(), high, generation)
+
+    def check(self, position: StreamOffset, queues: Queues) -> None:
+        """Accept what was lost before a position, or raise DataLossError."""
+        self.accept(find_losses(_without_first(position), queues, self._stores.is_unchanged))
+
+    def resume(self, start: StreamOffset, queues: Queues, generations: Mapping[str, int]) -> dict[QueueKey, int]:
+        """Check the log before `start`; return where to go on in queues whose loss was accepted."""
+        unsure = {
+            key: position
+            for key, position in _without_first(start).items()
+            if key not in queues or self._verified.get(key) != (position, queues[key].high, generations[key.store])
+        }
+        losses = find_losses(unsure, queues, self._stores.is_unchanged)
+        self.accept(losses)
+        lost = {loss.key for loss in losses}
+        for key, position in unsure.items():
+            if key in queues and key not in lost:
+                self._verified[key] = (position, queues[key].high, generations[key.store])
+        return {loss.key: loss.resume_offset for loss in losses}
+
+    def accept(self, losses: list[Loss]) -> None:
+        """Count losses, or raise DataLossError."""
+        if losses and self._fail:
+            raise DataLossError(losses)
+        self.counted.accept(losses)
+
+
+def _without_first(offset: StreamOffset) -> dict[QueueKey, QueuePosition]:
+    return {key: position.without_first() for key, position in offset.positions.items()}
