@@ -101,7 +101,7 @@ def _batch_records(original: Any) -> Any:
             batch = records.next_batch()
             while batch is not None:
                 if batch.magic != 2:
-                    yield from self._old_records(tp, batch)
+                    yield from _old_records(self, tp, batch)
                 else:
                     if self.check_crcs and not batch.validate_crc():
                         raise CorruptRecordError(f"record batch of {tp} at offset {batch.base_offset}: CRC differs")
@@ -111,7 +111,7 @@ def _batch_records(original: Any) -> Any:
                     if wanted and batch.records_count:
                         self.records_read += batch.records_count
                         self.bytes_read += batch.size_in_bytes
-                        yield self._raw(batch)
+                        yield _raw_batch(batch, self.fetch_offset)
                 batch = records.next_batch()
             self.drain()
 
@@ -124,33 +124,37 @@ def _batch_records(original: Any) -> Any:
                     return False
             return not batch.is_control_batch
 
-        def _raw(self, batch: Any) -> RawBatch:
-            iter(batch)  # decompresses; raises UnsupportedCodecError for a codec that is not installed
-            return RawBatch(
-                batch.base_offset,
-                batch.last_offset,
-                batch.first_timestamp,
-                batch.max_timestamp,
-                batch.timestamp_type == batch.LOG_APPEND_TIME,
-                batch.records_count,
-                memoryview(batch._buffer)[batch._pos :],
-                self.fetch_offset,
-            )
-
-        def _old_records(self, tp: Any, batch: Any) -> Iterator[Any]:
-            from kafka.consumer.fetcher import ConsumerRecord
-
-            if self.check_crcs and not batch.validate_crc():
-                raise CorruptRecordError(f"message set of {tp} at offset {batch.base_offset}: CRC differs")
-            for one in batch:
-                if self.check_crcs and not one.validate_crc():
-                    raise CorruptRecordError(f"message of {tp} at offset {one.offset}: CRC differs")
-                self.records_read += 1
-                self.bytes_read += one.size_in_bytes
-                self.next_fetch_offset = one.offset + 1
-                yield ConsumerRecord(
-                    tp.topic, tp.partition, -1, one.offset, one.timestamp, one.timestamp_type, one.key, one.value,
-                    one.headers, one.checksum, -1, -1, -1,
-                )  # fmt: skip
-
     return BatchRecords
+
+
+def _raw_batch(batch: Any, fetch_offset: int) -> RawBatch:
+    iter(batch)  # decompresses; raises UnsupportedCodecError for a codec that is not installed
+    return RawBatch(
+        batch.base_offset,
+        batch.last_offset,
+        batch.first_timestamp,
+        batch.max_timestamp,
+        batch.timestamp_type == batch.LOG_APPEND_TIME,
+        batch.records_count,
+        memoryview(batch._buffer)[batch._pos :],
+        fetch_offset,
+    )
+
+
+def _old_records(answer: Any, tp: Any, batch: Any) -> Iterator[Any]:
+    """Yield the records of a message set of an old format; `answer` notes how far it is read."""
+    from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.errors import CorruptRecordError
+
+    if answer.check_crcs and not batch.validate_crc():
+        raise CorruptRecordError(f"message set of {tp} at offset {batch.base_offset}: CRC differs")
+    for one in batch:
+        if answer.check_crcs and not one.validate_crc():
+            raise CorruptRecordError(f"message of {tp} at offset {one.offset}: CRC differs")
+        answer.records_read += 1
+        answer.bytes_read += one.size_in_bytes
+        answer.next_fetch_offset = one.offset + 1
+        yield ConsumerRecord(
+            tp.topic, tp.partition, -1, one.offset, one.timestamp, one.timestamp_type, one.key, one.value,
+            one.headers, one.checksum, -1, -1, -1,
+        )  # fmt: skip
