@@ -175,7 +175,8 @@ def plan_tasks(
         while start < one.end:
             stop = min(one.end, start + room)
             if stop < one.end and units_per_file is not None:
-                stop = _snapped(one.key, start, stop, left, count - len(tasks), limits, units_per_file)
+                piece = QueueRange(one.key, start, stop)
+                stop = _snapped(piece, left, count - len(tasks), limits, units_per_file(one.key))
             task.append(QueueRange(one.key, start, stop))
             left -= stop - start
             full = stop < one.end or stop - start == room
@@ -190,18 +191,10 @@ def plan_tasks(
     return tasks
 
 
-def _snapped(
-    key: QueueKey,
-    start: int,
-    stop: int,
-    left: int,
-    tasks_left: int,
-    limits: TaskLimits,
-    units_per_file: Callable[[QueueKey], int],
-) -> int:
-    """`stop`, or the file boundary a little before it if the tasks that follow can take the difference."""
-    units = units_per_file(key)
-    boundary = stop - stop % units if units > 0 else stop
+def _snapped(piece: QueueRange, left: int, tasks_left: int, limits: TaskLimits, units_per_file: int) -> int:
+    """Return the piece's end, or the file boundary a little before it if the tasks that follow can take the rest."""
+    start, stop = piece.start, piece.end
+    boundary = stop - stop % units_per_file if units_per_file > 0 else stop
     if boundary <= start or stop - boundary > (stop - start) // _SNAP_SHARE or tasks_left < 2:
         return stop
     most = limits.max_records_per_partition

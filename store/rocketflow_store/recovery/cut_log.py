@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.recovery.damage_table import DamageTable
     from rocketflow_store.recovery.log_end import LogEndSearch
-    from rocketflow_store.recovery.result import LogEnd
+    from rocketflow_store.recovery.result import Walked
 
 
 def cut_log(
@@ -19,15 +19,15 @@ def cut_log(
     files: MappedFileQueue,
     search: LogEndSearch,
     damage: DamageTable,
-    end: LogEnd,
-    reached: int,
+    walked: Walked,
     *,
     acknowledged_to: int,
 ) -> None:
-    """Drop everything at or after the log's end. The last byte that is not zero is before `reached`.
+    """Drop everything at or after the log's end.
 
     Bytes below `acknowledged_to`, and bytes that hold a valid record, are kept in the quarantine.
     """
+    end, reached = walked.end, walked.reached
     offset = end.offset
     last = files.find(offset)
     boundary = offset if last is None or last.file_from_offset == offset else last.end_offset

@@ -33,7 +33,7 @@ from rocketflow_store.recovery.positions import clamp_positions
 from rocketflow_store.recovery.quarantine import LOST, Quarantine
 from rocketflow_store.recovery.queue_ends import QueueEnds
 from rocketflow_store.recovery.redispatch import KnownQueues, Redispatch, ValidRecords
-from rocketflow_store.recovery.result import LogEnd, RecoveryResult
+from rocketflow_store.recovery.result import RecoveryResult, Walked
 from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 from rocketflow_store.recovery.topic_deletion import fit_floors, note_vanished
 from rocketflow_store.telemetry import events
@@ -61,14 +61,6 @@ class OpenedLog(NamedTuple):
     log: CommitLogView
     queues: FileQueueTable
     batch_queues: BatchQueueTable
-
-
-class Walked(NamedTuple):
-    """The walk of a log: where it began, where the log ends, and where its last byte is that is not zero."""
-
-    start: int
-    end: LogEnd
-    reached: int
 
 
 class LogWalk:
@@ -157,10 +149,10 @@ class Recovery:
     def cut_log(self) -> None:
         """Cut the log at its end."""
         acknowledged_to = 0 if self._walk.known.clean else self._walk.known.settled
-        walk, (_, end, reached) = self._walk, self._walked
+        walk = self._walk
         paths, files = self._found.paths, self._opened.files
-        cut_log(paths, files, walk.search, walk.damage, end, reached, acknowledged_to=acknowledged_to)
-        self.result.truncated_from = reached
+        cut_log(paths, files, walk.search, walk.damage, self._walked, acknowledged_to=acknowledged_to)
+        self.result.truncated_from = self._walked.reached
 
     def cut_queues(self) -> None:
         """Remove units after the log's end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rocketflow_store.recovery.decide import Step
@@ -64,3 +64,11 @@ class LogEnd:
     offset: int
     seen: int
     why: str
+
+
+class Walked(NamedTuple):
+    """The walk of a log: where it began, where the log ends, and where its last byte is that is not zero."""
+
+    start: int
+    end: LogEnd
+    reached: int

@@ -45,9 +45,9 @@ def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -
     for mapped in reads.log_files:
         low, high = max(start, mapped.file_from_offset), min(stop, mapped.end_offset)
         if low < high:
-            hits = _hits(mapped, low, high)
+            hits = _outside(ours, _hits(mapped, low, high))
             if len(hits):
-                _count(reads, mapped, hits, low, high, ours, found)
+                _count(reads, mapped, (low, high), hits, found)
     return found
 
 
@@ -56,6 +56,13 @@ def _own_commits(reads: TimerReads, start: int, sink_id: str) -> list[tuple[int,
     behind = takewhile(lambda place: place >= start, commit_places(reads, sink_id))
     envelopes = (commit_at(reads, place, sink_id) for place in behind)
     return [(one.begin_offset, one.end_offset) for one in envelopes if one is not None]
+
+
+def _outside(commits: list[tuple[int, int]], phy_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the offsets that are in none of the commits."""
+    for begin, end in commits:
+        phy_offsets = phy_offsets[(phy_offsets < begin) | (phy_offsets >= end)]
+    return phy_offsets
 
 
 def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
@@ -90,19 +97,13 @@ def _bytes_of(mapped: MappedFile, start: int, stop: int) -> bytes | None:
 def _count(
     reads: TimerReads,
     mapped: MappedFile,
+    bounds: tuple[int, int],
     hits: npt.NDArray[np.int64],
-    low: int,
-    high: int,
-    ours: list[tuple[int, int]],
     found: Counter[str],
 ) -> None:
-    """Count the deliveries among the records in which the name stands."""
-    base = mapped.file_from_offset
-    for begin, end in ours:
-        hits = hits[(hits < begin) | (hits >= end)]
-    if len(hits) == 0:
-        return
-    for positions, sizes in readable_runs(mapped, low - base, high - base, reads.record_boundaries()):
+    """Count the deliveries among the records of [start, stop) = `bounds` in which the name stands."""
+    base, (start, stop) = mapped.file_from_offset, bounds
+    for positions, sizes in readable_runs(mapped, start - base, stop - base, reads.record_boundaries()):
         behind = int(positions[-1] + sizes[-1])
         rows = np.searchsorted(positions, hits - base, side="right") - 1
         rows = np.unique(rows[(rows >= 0) & (hits - base < behind)])
