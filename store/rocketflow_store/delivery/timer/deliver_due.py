@@ -23,7 +23,11 @@ from rocketflow_store.model.topic_names import TIMER_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
+    from rocketflow_store.delivery.timer.placement import TimerProgress
     from rocketflow_store.delivery.timer.timer_rows import TimerReads
+    from rocketflow_store.records.decoding.properties import PropertySegments
 
 _MOST_STEPS: Final = 1_000
 
@@ -124,16 +128,7 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
     done, foreign_from = progress_of(reads, last)
     precision_ms, step_ms = precisions(done, reads.config.timer_precision_ms)
     until = tick_of(now_ms if until_ms is None else until_ms, step_ms)
-    low, high = reads.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
-    parts, copies = [], Counter[str]()
-    for block, records in read_timer_rows(reads, low, high):
-        parts.append(block)
-        copies.update(copies_among(block, records))
-    rows = TimerRows.together(parts)
-    skipped = high - low - len(rows)
-    spent = rows.deletes & (rows.due >= done.read_ms)
-    rows = rows.take(~is_done(done, rows) | spent)
-    rows = rows.take(~superseded(reads, rows, copies))
+    rows, skipped = _rows_to_do(reads, done)
     due, waiting = rows.take(rows.due < until), rows.take(rows.due >= until)
     selection = Selection(precision_ms, foreign_deliveries(reads, foreign_from, reads.max_phy_offset, TIMER_SINK_ID))
     selection.note_deletes(reads, due.take(due.deletes))
@@ -148,19 +143,7 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
         wanted = selection.wanted(block, records, segments)
         delivered, size = delivered + int(wanted.sum()), size + int(block.sizes[wanted].sum())
         if len(samples) < sample and wanted.any():
-            topics, topic_of, queue_ids = real_places(segments)
-            keys = segments.column(PROPERTY_UNIQ_KEY)
-            for row in np.flatnonzero(wanted)[: sample - len(samples)].tolist():
-                samples.append(
-                    TimerSample(
-                        topics[int(topic_of[row])],
-                        int(queue_ids[row]),
-                        int(block.due[row]),
-                        int(block.queue_offsets[row]),
-                        int(block.phy_offsets[row]),
-                        keys[row].as_py() or "",
-                    )
-                )
+            samples += _samples(block, segments, np.flatnonzero(wanted)[: sample - len(samples)])
     still = waiting.take(~waiting.deletes)
     return TimerRun(
         until,
@@ -174,3 +157,33 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
         next_due_ms=int(still.due.min()) if len(still) else None,
         samples=tuple(samples),
     )
+
+
+def _rows_to_do(reads: TimerReads, done: TimerProgress) -> tuple[TimerRows, int]:
+    """Return the timer messages that are not done, and how many of all cannot be read."""
+    low, high = reads.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
+    parts, copies = [], Counter[str]()
+    for block, records in read_timer_rows(reads, low, high):
+        parts.append(block)
+        copies.update(copies_among(block, records))
+    rows = TimerRows.together(parts)
+    skipped = high - low - len(rows)
+    spent = rows.deletes & (rows.due >= done.read_ms)
+    rows = rows.take(~is_done(done, rows) | spent)
+    return rows.take(~superseded(reads, rows, copies)), skipped
+
+
+def _samples(block: TimerRows, segments: PropertySegments, rows: npt.NDArray[np.intp]) -> list[TimerSample]:
+    topics, topic_of, queue_ids = real_places(segments)
+    keys = segments.column(PROPERTY_UNIQ_KEY)
+    return [
+        TimerSample(
+            topics[int(topic_of[row])],
+            int(queue_ids[row]),
+            int(block.due[row]),
+            int(block.queue_offsets[row]),
+            int(block.phy_offsets[row]),
+            keys[row].as_py() or "",
+        )
+        for row in rows.tolist()
+    ]
