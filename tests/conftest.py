@@ -91,6 +91,16 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
     return unpack
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _a_disk_with_room() -> Iterator[None]:
+    """Tests do not depend on how full this machine's disk is: at 85 % retention deletes files that are not expired."""
+    from rocketflow_store.files import os_files
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os_files, "disk_used_percent", lambda path: 10 if Path(path).exists() else -1)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run."""

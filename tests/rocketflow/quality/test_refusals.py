@@ -126,6 +126,9 @@ EMPTY_IS_FINE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")  # Great Expectations, of no value at all
+@pytest.mark.filterwarnings("ignore:invalid value encountered in:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Downcasting object dtype arrays:FutureWarning")
 def test_batches_without_values_are_judged(spark: SparkSession, tmp_path: Path) -> None:
     """Of what a batch has no value, nothing holds that is about values; no validator fails at it."""
     bodies = [{"i": one % 10, "s": "a" if one < 6 else "b"} for one in range(10)]
