@@ -55,12 +55,13 @@ reference: $(STAMP) ## write the pages of the reference (settings, options, comm
 airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
 	@$(BIN)/python -m tests.rocketflow.airflow
 
-check: $(STAMP) ## formatter, linter, type checker, import rules
+check: $(STAMP) ## formatter, linter, type checker, import rules, reference pages, words
 	@$(BIN)/ruff format --check -q . && echo "format ok"
 	@$(BIN)/ruff check -q . && echo "lint ok"
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m rocketflow.cli.write_reference --check
+	@$(BIN)/python -m tests.project.language
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability.json

@@ -19,5 +19,5 @@
 
 Importing this package loads nothing; a module loads what it names. Each has at most 25 names, and each name a caller:
 before one is added, ask whether its callers compose pieces that should be one function of the store.
-`tests/house/test_doors.py` checks both, and that nothing but the two doors is imported.
+`tests/project/test_doors.py` checks both, and that nothing but the two doors is imported.
 """

@@ -19,7 +19,7 @@ from rocketflow.spark.sink.sink_options import SINK_OPTIONS, SinkOptions
 from rocketflow.spark.source.source_options import SOURCE_OPTIONS, SourceOptions
 from rocketflow_store import StoreConfig
 
-STORED_NAMES: Final = (Path(__file__).parents[2] / "house" / "stored_names.txt").read_text("utf-8").splitlines()
+STORED_NAMES: Final = (Path(__file__).parents[2] / "project" / "stored_names.txt").read_text("utf-8").splitlines()
 ENTRIES: Final = all_entries(typer.main.get_command(app))
 
 

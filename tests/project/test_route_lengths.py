@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store import Message, MessageStore
-from tests.house.routes import opened_files, route_of
+from tests.project.routes import opened_files, route_of
 
 if TYPE_CHECKING:
     from pathlib import Path

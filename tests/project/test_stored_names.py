@@ -1,7 +1,7 @@
 """Names that users have stored or scripted: a change of the code's layout changes none of them.
 
 `stored_names.txt` lists them, one a line. After a deliberate change write it anew:
-`python -m tests.house.test_stored_names`.
+`python -m tests.project.test_stored_names`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check, and the wheel as a user installs it."""
+"""The rules of this repository that a machine can check, and the wheel as a user installs it."""
 
 from __future__ import annotations
 
