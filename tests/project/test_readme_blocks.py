@@ -22,7 +22,11 @@ ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text("utf-8")
 PAGES: Final = ("README.md", "OPERATIONS.md", "ROCKETMQ.md", "GLOSSARY.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 _BLOCK: Final = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
-BLOCKS: Final = [(found[1], found[2]) for found in _BLOCK.finditer(README)]
+_ALL: Final = [(found[1], found[2]) for found in _BLOCK.finditer(README)]
+BLOCKS: Final = [one for one in _ALL if "export " not in one[1]]
+EXPORTS: Final = next(text for _, text in _ALL if "export " in text)
+_EXPORTED: Final = re.compile(r"\b([A-Z]+)=(\S+)")
+_USED: Final = re.compile(r"\$([A-Z]+)\b|environ\[\"([A-Z]+)\"\]")
 _LINK: Final = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
 ROWS: Final = 2_000
 
@@ -36,13 +40,25 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         known = flights.filter([plane == "N14228" for plane in flights["tailnum"].to_pylist()]).slice(0, 5)
         for rows in (flights.slice(0, ROWS), known):
             store.append_batch(as_messages(rows), topic="flights")
-    names = {"STORE": "store", "CHECKPOINT": "copied", "CHECK": "checked", "SUITE": "flights.json"}
-    return {name: str(home / path) for name, path in names.items()}
+    return {name: value.replace("$DEMO", str(home)) for name, value in _EXPORTED.findall(EXPORTS) if name != "DEMO"}
+
+
+def test_variables_are_exported() -> None:
+    used = {name for _, text in BLOCKS for found in _USED.findall(text) for name in found if name}
+    assert {"STORE", "CHECKPOINT"} <= used
+    assert used == {name for name, _ in _EXPORTED.findall(EXPORTS)} - {"DEMO"}
 
 
 @pytest.mark.spark
-def test_python_blocks_run(spark: SparkSession, variables: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    scope: dict[str, object] = {"spark": spark, **variables}
+def test_python_blocks_run(
+    spark: SparkSession,
+    variables: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    scope: dict[str, object] = {"spark": spark}
     for language, text in BLOCKS:
         if language == "python":
             exec(compile(text, "README.md", "exec"), scope)
