@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.cli.reference.entry import Entry
 from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.errors import UsageError
-from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.nearest import nearest_name
 from rocketflow_store.spi.events import EVENTS
 from rocketflow_store.spi.settings import OWN_PREFIX, SETTINGS, Setting
 
@@ -26,6 +26,7 @@ EXIT_CODE: Final = "exit code"
 OUTPUT: Final = "JSON output"
 KINDS: Final = (SETTING, SOURCE_OPTION, SINK_OPTION, COMMAND, EXIT_CODE, EVENT, OUTPUT)
 _EXAMPLE: Final = re.compile(r"\s*Example: ((?:.+\n?)+)")
+_NAMES: Final = "give a setting, an option, a command, an event code or an exit code"
 _EXIT_CODES: Final = (
     ("0", "The command did what it was asked for; nothing is wrong.", "Nothing."),
     ("1", "There are findings, or an error that lost nothing.", "Read the last line of stderr: it names what to do."),
@@ -59,13 +60,15 @@ def all_entries(commands: Any) -> list[Entry]:
 def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
     """Return those of `entries` with this name, whatever its case.
 
-    UsageError names the nearest one if there is none.
+    UsageError names the nearest one if there is none, or the kinds of names if none is similar.
     """
     wanted = name.strip().lower().removeprefix("rocketflow ")
     found = [one for one in entries if wanted in {known.lower() for known in (one.name, *one.also)}]
     if not found:
         names = {known for one in entries for known in (one.name, *one.also)}
-        raise UsageError(f"there is no entry {name!r}: {did_you_mean(name, names)}")
+        nearest = nearest_name(name, names)
+        hint = f"did you mean {nearest}?" if nearest else _NAMES
+        raise UsageError(f"there is no entry {name!r}: {hint}")
     return found
 
 

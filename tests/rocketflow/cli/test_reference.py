@@ -83,3 +83,10 @@ def test_explain_prints_every_entry_of_a_name(capsys: pytest.CaptureFixture[str]
 def test_explain_names_the_nearest_entry(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "flushDiskTyp"]) == 2
     assert "did you mean flushDiskType?" in capsys.readouterr().err
+
+
+def test_explain_names_the_kinds_of_entries_if_none_is_similar(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "nosuch"]) == 2
+    printed = capsys.readouterr().err
+    assert "event code" in printed
+    assert "there is 0" not in printed
