@@ -304,9 +304,9 @@ BUGS: Final = (
                 "self._log_append.publish(placer, rows)\n",
                 "first = [(one.end, one.rows) for one in placed[:1]]\n"
                 "            self._log_append.publish(placer, first)\n"
-                "            self._dispatch.follow()\n"
+                "            self._acknowledgement.show()\n"
                 "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"
-                "            self._dispatch.extend([(placer.end, head), *rest])\n",
+                "            self._log_append._dispatch.extend([(placer.end, head), *rest])\n",
             )
         ],
         [f"{STORE}/engine/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],

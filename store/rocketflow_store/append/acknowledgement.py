@@ -47,8 +47,8 @@ class Acknowledgement:
                 return self.late(outcomes, str(error))
             if not in_time:
                 return self.late(outcomes, LATE)
-        elif self.appended is not None:
-            self.appended()
+        else:
+            self.notify_appended()
         try:
             self._dispatch.follow(end)
         except (StoreError, MemoryError) as error:
@@ -62,8 +62,19 @@ class Acknowledgement:
         """
         return self._flush.flush_to(end, self.timeout_s)
 
-    def tell_appended(self) -> None:
-        """Tell that something was appended for which nobody waits."""
+    def make_durable(self, end: int, timeout_s: float | None = None) -> None:
+        """Sync the log up to `end`; FlushDiskTimeoutError after `timeout_s` (None: syncFlushTimeout).
+
+        StoreFencedError if the sync fails.
+        """
+        self._flush.make_durable(end, self.timeout_s if timeout_s is None else timeout_s)
+
+    def flush_early(self, begin: int) -> None:
+        """Start writing unpublished records from `begin` on to the disk, without waiting for the sync."""
+        self._flush.flush_early(begin)
+
+    def notify_appended(self) -> None:
+        """Notify the flush threads of an append that waits for no sync."""
         if self.appended is not None:
             self.appended()
 

@@ -135,7 +135,7 @@ class AsyncPut:
                     self._to_sync.append((end, live))
                     self._written.notify()
                 return
-            self._acknowledgement.tell_appended()
+            self._acknowledgement.notify_appended()
         except Exception as error:  # whatever it is, nobody may wait forever
             self._fail(live, error)
             return

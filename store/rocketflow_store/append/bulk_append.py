@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rocketflow_store.append.acknowledgement import Acknowledgement
     from rocketflow_store.append.log_append import LogAppend
     from rocketflow_store.append.put_path import PutPath
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
-    from rocketflow_store.log.group_flush import GroupFlush
     from rocketflow_store.metadata.config_files.topic_table import TopicTable
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch, Dispatched
+    from rocketflow_store.views.dispatch.confirmed_dispatch import Dispatched
 
 
 _UNITS_AT_ONCE: Final = 128
@@ -46,15 +46,12 @@ class BulkAppend:
         log_append: LogAppend,
         queue_choice: QueueChoice,
         gate: WriteGate,
-        flush: GroupFlush,
-        dispatch: ConfirmedDispatch,
-        appended: Callable[[], None] | None,
+        acknowledgement: Acknowledgement,
     ) -> None:
-        """`appended` is told of puts that nobody waits for."""
-        self._config, self._sync_flush, self._topics = config, config.sync_flush, topics
+        self._config, self._topics = config, topics
         self._put, self._log_append, self._queue_choice, self._gate = put, log_append, queue_choice, gate
         self._commit_log, self._offsets = log_append.commit_log, log_append.offsets
-        self._flush, self._dispatch, self._appended = flush, dispatch, appended
+        self._acknowledgement, self._sync_flush = acknowledgement, acknowledgement.sync_flush
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None) -> AppendBatchResult:
         """Append every row of an Arrow batch: see `MessageStore.append_batch`."""
@@ -73,15 +70,14 @@ class BulkAppend:
                 waiting += len(chunk.sizes)
                 if not self._sync_flush and waiting >= _UNITS_AT_ONCE * len(placed.rows.queues):
                     waiting = 0
-                    if self._appended is not None:
-                        self._appended()
-                    self._dispatch.follow()
+                    self._acknowledgement.notify_appended()
+                    self._acknowledgement.show()
             end = self._commit_log.wrote_offset
         if self._sync_flush:
-            self._flush.make_durable(end, self._config.sync_flush_timeout / 1000)
-        elif self._appended is not None:
-            self._appended()
-        self._dispatch.follow()
+            self._acknowledgement.make_durable(end)
+        else:
+            self._acknowledgement.notify_appended()
+        self._acknowledgement.show()
         return AppendBatchResult(rows, begin if first < 0 else first, end)
 
     def append_commit(
@@ -103,11 +99,11 @@ class BulkAppend:
                 placed = []
                 with ParallelWriter(
                     (AlignedChunkWriter if self._config.direct_io else ChunkWriter)(self._commit_log, now_ms),
-                    (lambda: self._flush.flush_early(begin)) if self._sync_flush else None,
+                    (lambda: self._acknowledgement.flush_early(begin)) if self._sync_flush else None,
                 ) as writer:
                     for chunk in chunks:
                         if not chunk.property_crc:
-                            self._dispatch.confirm_file.record_without_crc()
+                            self._log_append.withdraw_record_crc()
                         placed.append(placer.place(chunk))
                         writer.submit(placed[-1])
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
@@ -116,10 +112,10 @@ class BulkAppend:
                 rows: list[tuple[int, Dispatched]] = [(placer.end, head), *((placer.end, one.rows) for one in placed)]
             self._log_append.publish(placer, rows)
             if self._sync_flush:
-                self._flush.make_durable(placer.end, WHATEVER_IT_TAKES_S)
+                self._acknowledgement.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
                 self._commit_log.commit()  # a batch that was answered for outlives this process
-            self._dispatch.follow()
+            self._acknowledgement.show()
         return AppendBatchResult(sum(len(one.sizes) for one in placed), phy_offset, placer.end)
 
     def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> RunRows:

@@ -58,6 +58,10 @@ class LogAppend:
         self._clock = clock
         self.store_timestamp = store_timestamp
 
+    def withdraw_record_crc(self) -> None:
+        """Withdraw the promise of the confirm file that every record ends with its CRC."""
+        self._dispatch.confirm_file.record_without_crc()
+
     def tick(self) -> int:
         """Return the store time (ms) of the next record: now, but never less than that of the one before."""
         return max(self.store_timestamp, self._clock.now_ms())

@@ -55,7 +55,7 @@ class Writing:
         puts = PutPath(path, config, log_append, choice, gate, acknowledgement, statistics, side)
         most = config.max_async_put_message_requests
         later = AsyncPut(path, puts, acknowledgement, log_append, statistics, most)
-        bulk = BulkAppend(config, parts.topics, puts, log_append, choice, gate, flush, dispatch, appended)
+        bulk = BulkAppend(config, parts.topics, puts, log_append, choice, gate, acknowledgement)
         return cls(puts, later, bulk)
 
     def close(self) -> None:
