@@ -88,7 +88,7 @@ class Probe:
     def has_put_to_sync(self) -> bool:
         """Whether all asynchronous puts are appended, and some wait for their sync."""
         later = self._store._writing.later
-        return bool(later._to_sync) and not later._waiting.is_untaken
+        return bool(later._to_sync) and not later._waiting.has_untaken
 
     # -- flush threads
 
@@ -99,7 +99,7 @@ class Probe:
 
     def silence_puts(self) -> None:
         """Tell the flush threads of no put any more."""
-        self._store._writing.puts._acknowledgement.appended = None
+        self._store._writing.puts._acknowledgement.on_append = None
 
     def flush_log(self) -> None:
         """Run one round of the thread that flushes the log."""

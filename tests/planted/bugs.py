@@ -304,7 +304,7 @@ BUGS: Final = (
                 "self._log_append.publish(placer, rows)\n",
                 "first = [(one.end, one.rows) for one in placed[:1]]\n"
                 "            self._log_append.publish(placer, first)\n"
-                "            self._acknowledgement.show()\n"
+                "            self._acknowledgement.make_visible()\n"
                 "            rest = [(placer.end, one.rows) for one in placed[1:]]\n"
                 "            self._log_append._dispatch.extend([(placer.end, head), *rest])\n",
             )

@@ -1,1 +1,1 @@
-"""The way of messages into a store: one, many, later; and from the log into queues and index."""
+"""Write paths of a store: single, bulk and asynchronous puts, appended to the log and acknowledged."""

@@ -1,10 +1,10 @@
-"""The end of a put: the flush that the mode promises, then readers see the messages, then they are acknowledged."""
+"""Acknowledgement of a put: the flush that the mode promises, then visibility to readers, then the result."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.append.requests import LATE, Outcomes, unseen_because
+from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, not_visible_because
 from rocketflow_store.model.errors import StoreError, StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Acknowledgement:
-    """Acknowledges what was appended. `appended` is called after puts that wait for no sync (None: nobody asks)."""
+    """Flushes, dispatches and acknowledges appended records.
+
+    `on_append` is called after an append that waits for no sync; None if no flush thread needs it.
+    """
 
     def __init__(
         self,
@@ -27,14 +30,17 @@ class Acknowledgement:
         dispatch: ConfirmedDispatch,
         statistics: StoreStatistics,
         config: StoreConfig,
-        appended: Callable[[], None] | None,
+        on_append: Callable[[], None] | None,
     ) -> None:
         self._flush, self._dispatch, self._statistics = flush, dispatch, statistics
         self.sync_flush, self.timeout_s = config.sync_flush, config.sync_flush_timeout / 1000
-        self.appended = appended
+        self.on_append = on_append
 
     def acknowledge(self, outcomes: Outcomes, end: int) -> Outcomes:
-        """Wait for the flush of the log up to `end`, then let readers see the messages; return the outcomes."""
+        """Flush the log up to `end`, make the messages visible to readers, and return their outcomes.
+
+        If the sync or the dispatch fails or is late, stored messages get FLUSH_DISK_TIMEOUT and the reason.
+        """
         for one in outcomes:
             if isinstance(one, PutMessageResult) and one.physical_offset >= 0:
                 break
@@ -44,19 +50,19 @@ class Acknowledgement:
             try:
                 in_time = self.sync(end)
             except StoreFencedError as error:
-                return self.late(outcomes, str(error))
+                return self.mark_late(outcomes, str(error))
             if not in_time:
-                return self.late(outcomes, LATE)
+                return self.mark_late(outcomes, SYNC_TIMED_OUT)
         else:
             self.notify_appended()
         try:
             self._dispatch.follow(end)
         except (StoreError, MemoryError) as error:
-            return self.late(outcomes, unseen_because(error))
+            return self.mark_late(outcomes, not_visible_because(error))
         return outcomes
 
     def sync(self, end: int) -> bool:
-        """Have the log synced up to `end`; False if that takes longer than syncFlushTimeout.
+        """Sync the log up to `end`; return False if that takes longer than syncFlushTimeout.
 
         StoreFencedError if the sync fails.
         """
@@ -75,15 +81,18 @@ class Acknowledgement:
 
     def notify_appended(self) -> None:
         """Notify the flush threads of an append that waits for no sync."""
-        if self.appended is not None:
-            self.appended()
+        if self.on_append is not None:
+            self.on_append()
 
-    def show(self) -> None:
-        """Let readers see what the flush mode confirms; StoreError if it cannot be dispatched."""
+    def make_visible(self) -> None:
+        """Dispatch what the flush mode confirms, so that readers see it; StoreError if dispatch fails."""
         self._dispatch.follow()
 
-    def late(self, outcomes: Outcomes, why: str) -> Outcomes:
-        """Return `outcomes`, of which what was stored may not be durable or seen because of `why`."""
+    def mark_late(self, outcomes: Outcomes, why: str) -> Outcomes:
+        """Return `outcomes` with FLUSH_DISK_TIMEOUT and `why` for each stored message.
+
+        These messages may be neither durable nor visible.
+        """
         late = [
             one._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why=why)
             if isinstance(one, PutMessageResult) and one.stored

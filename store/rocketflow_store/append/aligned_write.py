@@ -1,7 +1,7 @@
-"""Chunks written around the page cache: whole blocks of the disk, from memory at the same place within a block.
+"""Writes of chunks with direct I/O, which bypass the page cache.
 
-What is written is on its way to the disk at once, and takes no memory that others have to make room for. Readers find
-it on the disk first.
+The source buffer has the same alignment within a disk block as the target file. The disk starts writing at once, and no
+other pages are evicted; the first reader reads the bytes from disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_SCRATCH: Final = 8 << 20
 
 
 class AlignedChunkWriter(ChunkWriter):
-    """Patches chunks in a buffer of each thread, where they lie as they will lie in the file."""
+    """Patches chunks in a per-thread buffer whose alignment matches that of the file."""
 
     _buffers = threading.local()
 

@@ -1,6 +1,7 @@
-"""Properties that a record gets with its queue offset: where an inner batch begins, where light queues (LMQ) get it.
+"""Properties that depend on a record's queue offset: the base offset of an inner batch, the offsets in LMQs.
 
-A message that names light queues in INNER_MULTI_DISPATCH is stored once; each of them gets a unit that points at it.
+A message that names LMQs (light message queues) in INNER_MULTI_DISPATCH is stored once; each LMQ gets a CqUnit that
+points at it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MAX_BATCH_NUM: Final = (1 << 15) - 1
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """How many queue offsets a record takes, and (name, queue offset) of the light queues that get it."""
+    """Number of queue offsets that a record takes, and (name, queue offset) of each LMQ that gets it."""
 
     batch_num: int = 1
     lmq: tuple[tuple[str, int], ...] = ()
@@ -46,18 +47,18 @@ NOTHING_ASSIGNED: Final = Assigned()
 
 
 class AssignedProperties:
-    """Checks and writes these properties under one configuration."""
+    """Checks and writes INNER_BASE and INNER_MULTI_QUEUE_OFFSET under one configuration."""
 
     def __init__(self, config: StoreConfig, is_batch_cq: Callable[[str], bool], queues: FileQueueTable) -> None:
         self._is_batch_cq = is_batch_cq
         self._enable_lmq, self._most_lmq = config.enable_lmq, config.max_lmq_consume_queue_num
         self._lmq = {topic for topic, _ in queues.names() if topic.startswith(LMQ_PREFIX)}
-        self._room = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
+        self._max_bytes = MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0)
 
     def assign(self, run: RecordRun, fields: RecordFields, properties: dict[str, str], *, given: bool) -> Assigned:
-        """Add to `fields` and `properties` what the record gets here; a `given` record keeps what it has.
+        """Add the assigned properties to `fields` and `properties`; a `given` record keeps its properties.
 
-        MessageRejectedError where an inner batch, or the number of light queues, is not what it may be.
+        MessageRejectedError if an inner batch is invalid, or if there would be too many LMQs.
         """
         inner = fields.sys_flag & INNER_BATCH_FLAG
         if not inner and PROPERTY_INNER_NUM not in properties and not self._enable_lmq:
@@ -69,31 +70,34 @@ class AssignedProperties:
         batch_num = self._inner_batch(fields, properties, queue_offset)
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""
         if names and gets_light_queues(fields.topic.decode()):
-            self._light_queues(run, fields, properties, names.split(","))
+            self._assign_lmq_offsets(run, fields, properties, names.split(","))
         return Assigned(batch_num, lmq_units(properties) if names else ())
 
     def _inner_batch(self, fields: RecordFields, properties: dict[str, str], queue_offset: int) -> int:
         if not fields.sys_flag & INNER_BATCH_FLAG:
             if PROPERTY_INNER_NUM in properties:
                 raise MessageRejectedError(
-                    PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} without the inner batch flag in sysFlag"
+                    PutMessageStatus.MESSAGE_ILLEGAL,
+                    f"{PROPERTY_INNER_NUM} is set, but sysFlag has no inner batch flag",
                 )
             return 1
         topic = fields.topic.decode()
         if not self._is_batch_cq(topic):
             raise MessageRejectedError(
-                PutMessageStatus.MESSAGE_ILLEGAL, f"an inner batch, but topic {topic!r} has no queue.type=BatchCQ"
+                PutMessageStatus.MESSAGE_ILLEGAL, f"topic {topic!r} takes no inner batch: its queue.type is not BatchCQ"
             )
         batch_num = _batch_num(properties)
         self._append(fields, properties, PROPERTY_INNER_BASE, str(queue_offset))
         return batch_num
 
-    def _light_queues(self, run: RecordRun, fields: RecordFields, properties: dict[str, str], names: list[str]) -> None:
+    def _assign_lmq_offsets(
+        self, run: RecordRun, fields: RecordFields, properties: dict[str, str], names: list[str]
+    ) -> None:
         wanted = {name for name in names if name.startswith(LMQ_PREFIX)}
-        self.check_light_queues(wanted)
+        self.check_lmq_limit(wanted)
         offsets: list[str] = []
         taken: dict[str, int] = {}
-        for name in names:  # a name that is no light queue's gets none, as with RocketMQ 5.3
+        for name in names:  # a name without the LMQ prefix gets no offset, as with RocketMQ 5.3
             if name in wanted:
                 offsets.append(str(run.next_offset(name, LMQ_QUEUE_ID) + taken.get(name, 0)))
                 taken[name] = taken.get(name, 0) + 1
@@ -102,17 +106,17 @@ class AssignedProperties:
         self._append(fields, properties, PROPERTY_INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
         self._lmq |= wanted
 
-    def check_light_queues(self, wanted: set[str]) -> None:
-        """MessageRejectedError where there would be more light queues than there may be."""
+    def check_lmq_limit(self, wanted: set[str]) -> None:
+        """Raise MessageRejectedError if the LMQs in `wanted` would exceed maxLmqConsumeQueueNum."""
         if len(self._lmq | wanted) > self._most_lmq:
             raise MessageRejectedError(
                 PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
-                f"{len(self._lmq)} light queues, maxLmqConsumeQueueNum is {self._most_lmq}",
+                f"{len(self._lmq | wanted)} LMQs would exceed maxLmqConsumeQueueNum ({self._most_lmq})",
             )
 
-    def have_light_queues(self, wanted: set[str]) -> None:
-        """These are there from now on."""
-        self._lmq |= wanted
+    def add_lmqs(self, names: set[str]) -> None:
+        """Count these LMQs from now on."""
+        self._lmq |= names
 
     def _append(self, fields: RecordFields, properties: dict[str, str], name: str, value: str) -> None:
         if not value.strip(","):
@@ -120,10 +124,10 @@ class AssignedProperties:
         properties[name] = value
         raw = fields.properties
         fields.properties = raw + (b"\x02" if raw and raw[-1] != 2 else b"") + f"{name}\x01{value}\x02".encode()
-        if len(fields.properties) > self._room:
+        if len(fields.properties) > self._max_bytes:
             raise MessageRejectedError(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                f"properties of {len(fields.properties)} bytes with {name}, at most {self._room} are allowed",
+                f"properties with {name} are {len(fields.properties)} bytes, at most {self._max_bytes} are allowed",
             )
 
 
@@ -132,6 +136,6 @@ def _batch_num(properties: Mapping[str, str]) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
     if not 1 <= number <= _MAX_BATCH_NUM:
         raise MessageRejectedError(
-            PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} is {text!r}, must be 1 to {_MAX_BATCH_NUM}"
+            PutMessageStatus.MESSAGE_ILLEGAL, f"{PROPERTY_INNER_NUM} is {text!r}, expected 1 to {_MAX_BATCH_NUM}"
         )
     return number

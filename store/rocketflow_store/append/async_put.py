@@ -1,8 +1,8 @@
-"""Asynchronous puts: a future for each, one encoder for all, one sync for many.
+"""Asynchronous puts: a future for each put, one encoder thread, one sync for many puts.
 
-Callers hand their requests to a bounded queue. The encoder takes what came together and appends it as one run, in the
-order in which it came; so the order of each caller is kept. With SYNC_FLUSH a second thread has the log synced and
-completes every future whose records were written before that sync began, while the encoder goes on.
+Callers add their requests to a bounded queue. The encoder takes all queued requests and appends them as one run, in the
+order of the queue, so the order of each caller is kept. With SYNC_FLUSH a second thread syncs the log and completes
+every future whose records were written before that sync began, while the encoder continues.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from rocketflow_store.append.requests import LATE, body_size, unseen_because
+from rocketflow_store.append.requests import SYNC_TIMED_OUT, body_size, not_visible_because
 from rocketflow_store.append.waiting_requests import Waiting, WaitingRequests
 from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.results import PutMessageResult
@@ -41,12 +41,11 @@ class AsyncPut:
         acknowledgement: Acknowledgement,
         log_append: LogAppend,
         statistics: StoreStatistics,
-        most: int,
+        max_requests: int,
     ) -> None:
-        """`most` requests may wait."""
         self._path, self._put, self._acknowledgement = path, put, acknowledgement
         self._log_append, self._statistics = log_append, statistics
-        self._waiting = WaitingRequests(most)
+        self._waiting = WaitingRequests(max_requests)
         self._written = threading.Condition()
         self._to_sync: deque[tuple[int, list[Waiting]]] = deque()
         self._encoded = False
@@ -54,29 +53,29 @@ class AsyncPut:
         self._threads: list[threading.Thread] = []
 
     def submit_one(self, request: PutRequest) -> Future[PutMessageResult]:
-        """A future of the request's result."""
+        """Append a request later; return a future of its result."""
         return self._submit((request,), one=True)
 
     def submit(self, requests: Sequence[PutRequest]) -> Future[list[PutMessageResult]]:
-        """One future of the results of all requests, which follow each other in the log."""
+        """Append requests later, consecutive in the log; return one future of all their results."""
         return self._submit(requests, one=False)
 
     def _submit(self, requests: Sequence[PutRequest], *, one: bool) -> Future[Any]:
         size = sum([body_size(request) for request in requests])
         future: Future[Any] = Future()
         waiting = Waiting(requests, future, one, size, time.perf_counter_ns(), [])
-        # who is called back by these threads must not wait for them
+        # a callback runs in these threads, so it must not wait for them
         patience_s = self._acknowledgement.timeout_s if threading.current_thread() not in self._threads else None
         if not self._waiting.put(waiting, patience_s):
             if self._waiting.closed:
                 raise StoreClosedError(self._path)
-            self._busy(waiting)
+            self._refuse_busy(waiting)
         elif not self._threads:
             self._start()
         return future
 
-    def _busy(self, waiting: Waiting) -> None:
-        why = f"{self._waiting.count} asynchronous puts wait, and none was done within syncFlushTimeout"
+    def _refuse_busy(self, waiting: Waiting) -> None:
+        why = f"{self._waiting.count} asynchronous puts are queued and none completed within syncFlushTimeout"
         waiting.outcomes = [
             self._put.refuse(request, PutMessageStatus.OS_PAGE_CACHE_BUSY, why) for request in waiting.requests
         ]
@@ -95,7 +94,7 @@ class AsyncPut:
             self._threads = threads
 
     def close(self) -> None:
-        """Take no more, append and acknowledge what waits, end the threads."""
+        """Refuse further puts, append and acknowledge the queued ones, and end the threads."""
         self._waiting.close()
         with self._starting:
             threads = self._threads
@@ -136,13 +135,13 @@ class AsyncPut:
                     self._written.notify()
                 return
             self._acknowledgement.notify_appended()
-        except Exception as error:  # whatever it is, nobody may wait forever
+        except Exception as error:  # any error has to complete the futures, or their callers wait forever
             self._fail(live, error)
             return
-        self._show(live)
+        self._make_visible(live)
 
     def _without_refused(self, live: list[Waiting], fence: StoreFencedError) -> list[Waiting]:
-        """Fail the puts of which nothing was stored: the store was fenced while they were appended."""
+        """Fail the puts of which no record was stored because the store was fenced; return the others."""
         refused = [one for one in live if not any(_stored(outcome) for outcome in one.outcomes)]
         self._fail(refused, fence)
         return [one for one in live if one not in refused]
@@ -165,24 +164,24 @@ class AsyncPut:
                 self._fail(live, error)
                 continue
             if in_time:
-                self._show(live)
+                self._make_visible(live)
             else:
-                self._late(live, LATE)
+                self._complete_late(live, SYNC_TIMED_OUT)
 
-    def _show(self, live: list[Waiting]) -> None:
-        """Let readers see what was put, and complete its futures."""
+    def _make_visible(self, live: list[Waiting]) -> None:
+        """Make the messages visible to readers, and complete their futures."""
         try:
-            self._acknowledgement.show()
+            self._acknowledgement.make_visible()
         except StoreFencedError as error:
             self._fail(live, error)
         except Exception as error:
-            self._late(live, unseen_because(error))
+            self._complete_late(live, not_visible_because(error))
         else:
             self._finish(live)
 
-    def _late(self, live: list[Waiting], why: str) -> None:
+    def _complete_late(self, live: list[Waiting], why: str) -> None:
         for one in live:
-            one.outcomes = self._acknowledgement.late(one.outcomes, why)
+            one.outcomes = self._acknowledgement.mark_late(one.outcomes, why)
         self._finish(live)
 
     # -- the end of a put

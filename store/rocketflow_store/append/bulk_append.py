@@ -1,4 +1,4 @@
-"""Many rows at once: Arrow batches, and sink commits (an envelope with all its rows behind it, seen at one instant)."""
+"""Bulk appends: Arrow batches, and sink commits (an envelope followed by its rows, visible atomically)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _UNITS_AT_ONCE: Final = 128
-"""A batch over many queues is dispatched once so many of its rows a queue wait: a write costs more than its bytes."""
+"""Average number of pending rows per queue at which a batch is dispatched; a write costs more than its bytes."""
 
 
 class BulkAppend:
@@ -61,7 +61,7 @@ class BulkAppend:
         first, rows, waiting = -1, 0, 0
         with self._put.lock:
             self._gate.check()
-            self._log_append.assigned.check_light_queues(encoder.validate(batch))
+            self._log_append.assigned.check_lmq_limit(encoder.validate(batch))
             begin = self._commit_log.wrote_offset
             for chunk in encoder.encode(batch, now_ms=self._log_append.tick(), next_queue=self._queue_choice.turns):
                 placed = self._append_chunk(chunk)
@@ -71,13 +71,13 @@ class BulkAppend:
                 if not self._sync_flush and waiting >= _UNITS_AT_ONCE * len(placed.rows.queues):
                     waiting = 0
                     self._acknowledgement.notify_appended()
-                    self._acknowledgement.show()
+                    self._acknowledgement.make_visible()
             end = self._commit_log.wrote_offset
         if self._sync_flush:
             self._acknowledgement.make_durable(end)
         else:
             self._acknowledgement.notify_appended()
-        self._acknowledgement.show()
+        self._acknowledgement.make_visible()
         return AppendBatchResult(rows, begin if first < 0 else first, end)
 
     def append_commit(
@@ -86,7 +86,7 @@ class BulkAppend:
         chunks: Iterable[EncodedChunk],
         check: Callable[[], None] | None = None,
     ) -> AppendBatchResult:
-        """Append an envelope and all rows of `chunks` behind it: see `MessageStore.append_commit`."""
+        """Append an envelope, then all rows of `chunks`: see `MessageStore.append_commit`."""
         with self._put.lock:
             self._gate.check()
             if check is not None:
@@ -108,14 +108,14 @@ class BulkAppend:
                         writer.submit(placed[-1])
                 head = self._write_envelope(envelope(phy_offset, placer.end), phy_offset, size, now_ms)
                 placer.offsets.advance(COMMIT_TOPIC, COMMIT_QUEUE_ID)
-                # no row may be seen before all of them are: every part is confirmed by the end of the last
+                # readers see no row before all rows: every part is confirmed by the end offset of the last
                 rows: list[tuple[int, Dispatched]] = [(placer.end, head), *((placer.end, one.rows) for one in placed)]
             self._log_append.publish(placer, rows)
             if self._sync_flush:
                 self._acknowledgement.make_durable(placer.end, WHATEVER_IT_TAKES_S)
             else:
-                self._commit_log.commit()  # a batch that was answered for outlives this process
-            self._acknowledgement.show()
+                self._commit_log.commit()  # an acknowledged batch must outlive this process
+            self._acknowledgement.make_visible()
         return AppendBatchResult(sum(len(one.sizes) for one in placed), phy_offset, placer.end)
 
     def _write_envelope(self, fields: RecordFields, phy_offset: int, size: int, now_ms: int) -> RunRows:
@@ -140,7 +140,7 @@ class BulkAppend:
 
 
 def commit_record_fields(config: StoreConfig, body: bytes, properties: bytes, now_ms: int) -> RecordFields:
-    """The record of an envelope: a message of the commit topic from this store to itself."""
+    """Return the fields of an envelope's record in the commit topic; born and store host are the store's."""
     host = encode_host(config.store_host)
     return RecordFields(
         topic=COMMIT_TOPIC.encode(),

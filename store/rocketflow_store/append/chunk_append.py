@@ -1,7 +1,7 @@
-"""Encoded chunks on their way into the log: each gets its place in turn, then its bytes are patched and written.
+"""Placement and writing of encoded chunks: each chunk gets its offsets in turn, then its bytes are patched and written.
 
-Places are given one after another; bytes may be written by several threads at once (`ParallelWriter`), because a chunk
-that has its place depends on no other. Nothing written here is published: the store does that, or takes all of it back.
+Chunks are placed one after another; several threads may write their bytes (`ParallelWriter`), because a placed chunk
+depends on no other chunk. This module publishes nothing: the store publishes all chunks, or takes them all back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SYNC_EVERY_BYTES: Final = 48 << 20
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A chunk whose records know where they go; `end` is the offset behind the last."""
+    """A chunk with the physical and queue offsets of its records, each (n,) int64; `end` is exclusive."""
 
     chunk: EncodedChunk
     sizes: npt.NDArray[np.int64]
@@ -47,14 +47,15 @@ class PlacedChunk:
     runs: list[Run]
     rows: DispatchRows
     end: int
-    light_offsets: npt.NDArray[np.int64]
-    """Queue offsets in the light queues of `chunk.light`."""
+    lmq_offsets: npt.NDArray[np.int64]
+    """Queue offsets in the LMQs of `chunk.light`."""
 
 
 class ChunkPlacer:
-    """Gives chunks consecutive places from the log's end on, and their rows the next offsets of their queues.
+    """Assigns consecutive physical offsets from the log's end on, and the next queue offset to each row.
 
-    `offsets` are those behind all that was placed; the store's queues `advance` to them once all of it is written.
+    `offsets` has the next offset of each queue after all placed rows. The store's queues `advance` to them once all
+    rows are written.
     """
 
     def __init__(
@@ -66,22 +67,22 @@ class ChunkPlacer:
         store_timestamp_ms: int,
     ) -> None:
         self._commit_log, self._topics, self._assigned = commit_log, topics, assigned
-        self._light: set[str] = set()
+        self._lmq: set[str] = set()
         self.offsets = offsets.fork()
         self.store_timestamp = store_timestamp_ms
         self.end = commit_log.wrote_offset
         self.count = 0
-        """Records that were placed."""
+        """Number of placed records."""
 
     def reserve(self, size: int) -> int:
-        """Physical offset of a single record of `size` bytes, to be written later."""
+        """Return the physical offset for a single record of `size` bytes, which the caller writes later."""
         phy_offset, _ = self._commit_log.place_one(size)
         self.end = phy_offset + size
         self.count += 1
         return phy_offset
 
     def place(self, chunk: EncodedChunk) -> PlacedChunk:
-        """The next place; files that it needs exist when this returns."""
+        """Assign the chunk its offsets, and allocate the log files that it needs."""
         sizes = chunk.sizes.astype(np.int64)
         phy_offsets, runs = self._commit_log.place(sizes, self.end)
         queues, queue_of = chunk.queues()
@@ -91,17 +92,17 @@ class ChunkPlacer:
         self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)
         rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self.store_timestamp)
-        light_offsets = np.zeros(0, np.int64)
+        lmq_offsets = np.zeros(0, np.int64)
         if chunk.light is not None:
-            light_offsets = self._light_offsets(chunk.light)
-            rows.lmq = list(zip(chunk.light.rows.tolist(), chunk.light.names, light_offsets.tolist(), strict=True))
-        return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end, light_offsets)
+            lmq_offsets = self._assign_lmq_offsets(chunk.light)
+            rows.lmq = list(zip(chunk.light.rows.tolist(), chunk.light.names, lmq_offsets.tolist(), strict=True))
+        return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end, lmq_offsets)
 
-    def _light_offsets(self, light: LightQueues) -> npt.NDArray[np.int64]:
-        """The next offsets of light queues, in the order of the records."""
+    def _assign_lmq_offsets(self, light: LightQueues) -> npt.NDArray[np.int64]:
+        """Take the next offsets of the LMQs, one for each of `light.names`, in the order of the records."""
         wanted = set(light.names)
-        self._assigned.check_light_queues(self._light | wanted)
-        self._light |= wanted
+        self._assigned.check_lmq_limit(self._lmq | wanted)
+        self._lmq |= wanted
         offsets = np.empty(len(light.names), np.int64)
         for at, name in enumerate(light.names):
             offsets[at] = self.offsets.next(name, LMQ_QUEUE_ID)
@@ -109,23 +110,23 @@ class ChunkPlacer:
         return offsets
 
     def advance(self, offsets: QueueOffsets) -> None:
-        """Let the queues end behind what was placed, light queues included."""
+        """Advance the queues, and the LMQs, to the offsets after the placed rows."""
         offsets.join(self.offsets)
-        self._assigned.have_light_queues(self._light)
+        self._assigned.add_lmqs(self._lmq)
 
 
 class ChunkWriter:
-    """Patches placed chunks' bytes and writes them."""
+    """Patches the bytes of placed chunks and writes them; `write` may run in several threads."""
 
     def __init__(self, commit_log: CommitLog, store_timestamp_ms: int) -> None:
         self._commit_log, self._store_timestamp_ms = commit_log, store_timestamp_ms
         self._file = threading.Lock()
 
     def write(self, placed: PlacedChunk) -> int:
-        """Any number of threads may; bytes written."""
+        """Patch and write a chunk; return the number of bytes written."""
         octets = self._octets(placed)
         if placed.chunk.light is not None:
-            placed.chunk.light.fill_in(octets, placed.chunk.starts, placed.light_offsets)
+            placed.chunk.light.fill_in(octets, placed.chunk.starts, placed.lmq_offsets)
         relocate(
             octets,
             placed.chunk.starts,
@@ -139,20 +140,19 @@ class ChunkWriter:
         return int(placed.sizes.sum())
 
     def _octets(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
-        """The chunk's bytes, to be patched."""
         return placed.chunk.writable()
 
     def _write(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> None:
         starts = placed.chunk.starts
-        with self._file:  # the kernel writes into a file one at a time; who waits there burns a processor
+        with self._file:  # the kernel serialises writes to a file, and a thread that waits there burns CPU
             self._commit_log.write_runs(octets.data, starts, starts + placed.sizes, placed.runs)
 
 
 class ParallelWriter:
-    """Writes chunks with a few threads, and lets the disk begin before the last one is written.
+    """Writes chunks in a few threads, and starts syncing before the last chunk is written.
 
-    `sync_early` makes durable what is written so far; it is called now and then, by one thread at a time. Leaving the
-    context waits for everything and raises the first error.
+    `sync_early` syncs what is written so far; one thread at a time calls it, every `SYNC_EVERY_BYTES`. Exiting the
+    context waits for all writes and raises the first error.
     """
 
     def __init__(self, writer: ChunkWriter, sync_early: Callable[[], None] | None) -> None:
@@ -174,7 +174,7 @@ class ParallelWriter:
                 job.result()
 
     def submit(self, placed: PlacedChunk) -> None:
-        """Write this chunk soon."""
+        """Queue a chunk for writing."""
         self._jobs.append(self._pool.submit(self._write, placed))
 
     def _write(self, placed: PlacedChunk) -> None:

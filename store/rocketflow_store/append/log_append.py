@@ -1,8 +1,8 @@
-"""One transaction of the log: place, write, then publish or take back.
+"""One append transaction of the log: place, write, then publish or take back.
 
-Every append goes through it: puts, client batches, Arrow batches, sink commits, deliveries, requeues. A filler gives
-records their places and writes their bytes (`record_run` for single records, `chunk_append` for columns); nothing of
-it counts before `publish`, and `take_back` removes what a failed write left.
+Every append goes through it: puts, client batches, Arrow batches, sink commits, deliveries, requeues. A filler assigns
+records their offsets and writes their bytes (`record_run` for single records, `chunk_append` for columns). No record
+exists for others before `publish`; `take_back` removes the bytes of a failed write.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class Filled(Protocol):
-    """Records that a filler gave their places: `count` of them, up to `end`, stored at `store_timestamp` (ms)."""
+    """Records placed by a filler: `count` of them, up to `end` (exclusive), stored at `store_timestamp` (ms)."""
 
     end: int
     count: int
     store_timestamp: int
 
     def advance(self, offsets: QueueOffsets) -> None:
-        """Let the queues end behind the records."""
+        """Advance the queues past the records."""
 
 
 class LogAppend:
-    """Publishes what was written behind the log's end, or takes it back; under the put lock.
+    """Publishes records written after the log's end, or takes them back; the caller holds the put lock.
 
-    `store_timestamp` (ms) is that of the newest record, or of one that is gone: no later record is older.
+    `store_timestamp` (ms) is that of the newest record, which may be deleted by now: no later record is older.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class LogAppend:
         self._dispatch.confirm_file.record_without_crc()
 
     def tick(self) -> int:
-        """Return the store time (ms) of the next record: now, but never less than that of the one before."""
+        """Return the store timestamp (ms) of the next record: now, but at least that of the record before."""
         return max(self.store_timestamp, self._clock.now_ms())
 
     def take_back(self, begin: int, error: BaseException) -> None:
-        """Remove what was written from `begin` on after `error`; a failed sync, or removal, fences the store."""
+        """Remove what was written from `begin` on after `error`; a failed sync or a failed removal fences the store."""
         if isinstance(error, StoreFencedError):
             self.fence.close(error)
         try:
@@ -86,7 +86,7 @@ class LogAppend:
             raise
 
     def append(self, run: RecordRun, delay_levels_ms: Sequence[int]) -> None:
-        """Write a run and publish it; what a failed write left is taken back."""
+        """Write a run and publish it; take back the bytes of a failed write."""
         begin = self.commit_log.wrote_offset
         rows, data = run.dispatched(delay_levels_ms)
         try:
@@ -99,12 +99,14 @@ class LogAppend:
         self.publish(run, [(run.end, rows)])
 
     def publish(self, filled: Filled, rows: list[tuple[int, Dispatched]]) -> None:
-        """Let the log and the queues end behind what was filled in and written, and dispatch take its rows.
+        """Advance the log and the queues past the written records, and queue their rows for dispatch.
 
-        An interrupt in here fences the store: log, offsets and dispatch may disagree.
+        An interrupt in here fences the store, because log, queue offsets and dispatch may disagree.
         """
         try:  # nothing below allocates much, or waits for anything
-            self.commit_log.publish(filled.end)  # before the offsets: none is known of what is not in the log
+            self.commit_log.publish(
+                filled.end
+            )  # before the offsets: a queue offset must not refer to a record outside the log
             filled.advance(self.offsets)
             self._dispatch.extend(rows)
             self.store_timestamp = filled.store_timestamp

@@ -1,9 +1,9 @@
-"""The lock of whoever appends to the log, and the queue of the puts that came meanwhile.
+"""The put lock, held by the thread that appends to the log, and the queue of the puts that wait for it.
 
-Threads that put at once would each wake for its turn at the lock, and again once its record is synced; most of what a
-put costs then is threads taking turns. So who finds the lock taken leaves its put in a queue and sleeps. Whoever lets
-go of the lock wakes the first of them: it takes all that wait there, appends them together, waits for one sync,
-dispatches, and only then wakes the others. Every put sleeps once, whatever their number.
+If every concurrent put woke for its turn at the lock and again after its sync, most of its cost would be context
+switches. A thread that finds the lock taken therefore queues its put and sleeps. The release of the lock wakes the
+first queued thread, the leader: it takes all queued puts, appends them as one run, waits for one sync, dispatches, and
+then wakes the other threads. Every put sleeps once, however many wait.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rocketflow_store.append.requests import PutRequest
     from rocketflow_store.model.results import PutMessageResult
 
-_MOST: Final = 1024
-"""So many puts are taken along at once."""
+_MAX_TAKEN: Final = 1024
+"""Maximum number of queued puts that a leader takes at once."""
 
 
 class WaitingPut:
@@ -32,26 +32,26 @@ class WaitingPut:
     def __init__(self, requests: Sequence[PutRequest]) -> None:
         self.requests = requests
         self.outcomes: list[PutMessageResult | Exception] = []
-        """What came of it, once it was appended: at `appended_s` (monotonic)."""
+        """Outcomes of the requests, set when they are appended, at `appended_s` (monotonic)."""
         self.appended_s = 0.0
         self.taken = False
-        """Whether another thread appends and acknowledges it; told under the lock."""
+        """True if another thread appends and acknowledges it; set under the lock."""
         self.done = False
-        """Whether that thread did."""
+        """True once that thread has acknowledged it."""
         self._woken = threading.Lock()
         self._woken.acquire()
 
     def wake(self) -> None:
-        """Let its thread go on, once in its life: it is to lead, or all is done."""
+        """Wake its thread, once: either to lead, or because the put is done."""
         self._woken.release()
 
     def sleep(self, timeout_s: float = -1) -> bool:
-        """Wait to be woken; False where that took longer than `timeout_s`."""
+        """Wait for `wake`; return False if that takes longer than `timeout_s` (-1: no limit)."""
         return self._woken.acquire(timeout=timeout_s)
 
 
 class PutLock:
-    """A lock; puts, which others may take along, get it with `acquire_now` or `queue_up`."""
+    """A lock that puts acquire with `acquire_now` or `queue_up`; a leader takes queued puts along."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,15 +59,15 @@ class PutLock:
 
     @property
     def waiting(self) -> int:
-        """How many puts are in the queue."""
+        """Number of queued puts."""
         return len(self._queue)
 
     def acquire_now(self) -> bool:
-        """Take the lock if nobody has it."""
+        """Acquire the lock if it is free; return False if not."""
         return self._lock.acquire(False)
 
     def release(self) -> None:
-        """Let go; the first in the queue is to take the lock next."""
+        """Release the lock, and wake the first queued put to lead."""
         self._lock.release()
         if self._queue:
             self._wake_first()
@@ -81,21 +81,21 @@ class PutLock:
         self.release()
 
     def _wake_first(self) -> None:
-        with suppress(IndexError):  # another thread was quicker
+        with suppress(IndexError):  # another thread emptied the queue first
             self._queue.popleft().wake()
 
     def queue_up(self, put: WaitingPut, timeout_s: float = -1) -> list[WaitingPut]:
-        """Wait for the lock; then `put` and all that wait behind it, which are this thread's to do.
+        """Wait for the lock; return `put` and the puts queued after it, which the caller has to append.
 
-        Nothing, and without the lock, where another thread took `put` along; where it has been at it for `timeout_s`
-        it may still be. Nobody is left asleep: a put is in the queue before the lock is let go, or gets it itself.
+        Return an empty list, without the lock, if another thread took `put`; that thread may still be appending it
+        after `timeout_s`. No put sleeps forever: it is queued before the lock is released, or acquires the lock itself.
         """
         self._queue.append(put)
         if not self._lock.acquire(False):
             try:
                 while not put.sleep(timeout_s) and not put.taken:
                     pass
-            except BaseException:  # interrupted: another one is to lead in its place
+            except BaseException:  # interrupted: another thread has to lead
                 with suppress(ValueError):
                     self._queue.remove(put)
                 self._wake_first()
@@ -106,11 +106,11 @@ class PutLock:
         elif put.taken:
             self.release()
             return []
-        with suppress(ValueError):  # who was woken to lead is in the queue no more
+        with suppress(ValueError):  # a put that was woken to lead has left the queue
             self._queue.remove(put)
         taken = [put]
         with suppress(IndexError):
-            while len(taken) < _MOST:
+            while len(taken) < _MAX_TAKEN:
                 taken.append(self._queue.popleft())
                 taken[-1].taken = True
         return taken

@@ -1,4 +1,4 @@
-"""Puts of messages and client batches: encode, place, write and publish in runs, then acknowledge.
+"""The write path of messages and client batches: encode, place, write and publish in runs, then acknowledge.
 
 Puts are serialised by the put lock; syncs are shared (`group_flush.GroupFlush`).
 """
@@ -16,7 +16,7 @@ import numpy as np
 from rocketflow_store.append.assigned_properties import NOTHING_ASSIGNED
 from rocketflow_store.append.put_lock import PutLock, WaitingPut
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
-from rocketflow_store.append.requests import LATE, Outcomes, Positions, PutRequest, body_size
+from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, Positions, PutRequest, body_size
 from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
@@ -61,17 +61,17 @@ if TYPE_CHECKING:
 
 
 MANY_MESSAGES: Final = 256
-"""From so many messages in batches on columns are made of them: that takes as long for a few as for these."""
+"""Number of messages in batches from which on they are processed as columns, at about the cost of that many."""
 _MANY_BYTES: Final = 16 << 10
-"""Bodies of batches from which on their entries are found together."""
-_LIGHT_QUEUES: Final = attrgetter("lmq")
-_BUSY: Final = "another put does not come back"
-_INTERRUPTED: Final = "the thread that appended it with others was interrupted; the message may be stored"
+"""Total size of batch bodies from which on their entries are located together."""
+_LMQS: Final = attrgetter("lmq")
+_BUSY: Final = "another put has held the put lock for longer than osPageCacheBusyTimeOutMills"
+_INTERRUPTED: Final = "the thread that appended this put with others was interrupted; the message may be stored"
 _NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
 
 
 class PutPath:
-    """Puts messages and batches, in runs; `lock` is held by whoever appends to the log."""
+    """Puts messages and batches, in runs; every thread that appends to the log holds `lock`."""
 
     def __init__(
         self,
@@ -95,12 +95,15 @@ class PutPath:
         self.lock = PutLock()
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
-        """Refuse timer messages of a tick (ms) that has too many by this count; None ends that."""
+        """Refuse timer messages of ticks (ms) for which `waiting_at` returns too many; None refuses none.
+
+        The limit is timerCongestNumEachSlot.
+        """
         most = self._config.timer_congest_num_each_slot
         self._encoder.timer_congestion = None if waiting_at is None else TimerCongestion(waiting_at, most)
 
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
-        """Store requests in order with one flush for all; each has its own outcome."""
+        """Store requests in order with one flush; return the result of each, or raise the first error."""
         began_ns = time.perf_counter_ns()
         if self._is_page_cache_busy():
             outcomes = self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
@@ -112,7 +115,7 @@ class PutPath:
                 self.lock.release()
             outcomes = self._acknowledgement.acknowledge(outcomes, end)
         else:
-            outcomes = self._put_together(WaitingPut(requests))
+            outcomes = self._put_grouped(WaitingPut(requests))
         elapsed_ns = time.perf_counter_ns() - began_ns
         if elapsed_ns >= SLOW_PUT_NS:
             self._statistics.slow_put(elapsed_ns, len(outcomes))
@@ -122,9 +125,9 @@ class PutPath:
         return outcomes  # type: ignore[return-value]
 
     def append(self, requests: Sequence[PutRequest]) -> Outcomes:
-        """Append requests in order; what came of each.
+        """Append requests in order; return their outcomes, before any is acknowledged.
 
-        What is refused is a result that says so; nothing is acknowledged yet.
+        A refused request has a result with the status of the refusal.
         """
         if self._is_page_cache_busy():
             return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
@@ -137,52 +140,55 @@ class PutPath:
             self._gate.close()
 
     def abandon_after_fork(self) -> None:
-        """As `close`, in a forked process, where a thread that does not exist here may hold the lock."""
+        """Refuse every later put in a forked process, where a thread of the parent may hold the lock."""
         self.lock = PutLock()
         self._gate.close()
 
-    def _put_together(self, put: WaitingPut) -> Outcomes:
-        """As `put`, where another thread appends just now: with others that come meanwhile."""
+    def _put_grouped(self, put: WaitingPut) -> Outcomes:
+        """Put together with other waiting puts, because another thread holds the lock."""
         timeout_s = self._acknowledgement.timeout_s if self._acknowledgement.sync_flush else -1
         taken = self.lock.queue_up(put, timeout_s)
         if not taken:
-            return self._taken_along(put, timeout_s)
+            return self._wait_for_leader(put, timeout_s)
         interrupted = _INTERRUPTED
         try:
             requests = [request for one in taken for request in one.requests]
             try:
                 outcomes = self._append(requests)
                 end = self._log_append.commit_log.wrote_offset
-            except Exception as error:  # of all alike: the store was closed
+            except Exception as error:  # the same for all: the store was closed
                 outcomes, end = [error] * len(requests), 0
             finally:
                 self.lock.release()
-            _share(outcomes, taken)
-            _share(self._acknowledgement.acknowledge(outcomes, end), taken)
+            _distribute(outcomes, taken)
+            _distribute(self._acknowledgement.acknowledge(outcomes, end), taken)
             interrupted = ""
         finally:
             for one in taken[1:]:
                 if interrupted:
-                    one.outcomes = self._acknowledgement.late(one.outcomes, interrupted)
+                    one.outcomes = self._acknowledgement.mark_late(one.outcomes, interrupted)
                 one.done = True
                 one.wake()
         return put.outcomes
 
-    def _taken_along(self, put: WaitingPut, timeout_s: float) -> Outcomes:
-        """What came of a put that another thread appends and acknowledges."""
+    def _wait_for_leader(self, put: WaitingPut, timeout_s: float) -> Outcomes:
+        """Return the outcomes of a put that another thread appends and acknowledges.
+
+        Without an acknowledgement within `timeout_s` of the append, they are marked late.
+        """
         while not put.done:
-            left_s = timeout_s
+            remaining_s = timeout_s
             if put.outcomes and timeout_s >= 0:
-                left_s = put.appended_s + timeout_s - time.monotonic()
-                if left_s <= 0:
-                    return self._acknowledgement.late(put.outcomes, LATE)
-            put.sleep(left_s)
+                remaining_s = put.appended_s + timeout_s - time.monotonic()
+                if remaining_s <= 0:
+                    return self._acknowledgement.mark_late(put.outcomes, SYNC_TIMED_OUT)
+            put.sleep(remaining_s)
         if not put.outcomes:
             return self._refuse_all(put.requests, PutMessageStatus.UNKNOWN_ERROR, _INTERRUPTED)
         return put.outcomes
 
     def _append(self, requests: Sequence[PutRequest]) -> Outcomes:
-        """Append requests in runs; under the put lock."""
+        """Append requests in runs; the caller holds the put lock."""
         if len(requests) == 1:
             return self._append_run(requests)
         outcomes: Outcomes = []
@@ -206,7 +212,7 @@ class PutPath:
             if self._gate.is_shut:
                 self._gate.check()
             now_ms = statistics.lock_began_ms = self._log_append.tick()
-            entries = _entries(requests) if MessageBatch in map(type, requests) else {}
+            entries = _batch_entry_positions(requests) if MessageBatch in map(type, requests) else {}
             many = bool(entries) and sum(map(len, entries.values())) >= MANY_MESSAGES
             log, offsets = self._log_append.commit_log, self._log_append.offsets
             crc = self._property_crc
@@ -230,7 +236,7 @@ class PutPath:
     def _take(
         self, run: RecordRun, requests: Sequence[PutRequest], entries: dict[int, Positions], now_ms: int
     ) -> Outcomes:
-        """Give each request its place in the run. Batches that follow each other become records together."""
+        """Add each request to the run, and return the outcomes; consecutive batches are encoded together."""
         outcomes: Outcomes = []
         batches: list[tuple[int, CheckedBatch]] = []
         for at, request in enumerate(requests):
@@ -259,10 +265,10 @@ class PutPath:
             except (StoreError, MemoryError):
                 raise
             except struct.error as error:
-                why = number_out_of_range(request) or f"a number does not fit into its field: {error}"
+                why = number_out_of_range(request) or f"a number is out of range of its field: {error}"
                 outcomes.append(self.refuse(request, PutMessageStatus.MESSAGE_ILLEGAL, why))
-            except Exception as error:  # what a caller gave makes no sense: a body that is text, a topic that is None
-                why = f"is no message that can be stored: {error!r}"
+            except Exception as error:  # invalid input: a body that is a str, a topic that is None
+                why = f"the request is not a valid message: {error!r}"
                 outcomes.append(self.refuse(request, PutMessageStatus.MESSAGE_ILLEGAL, why))
         if batches:
             self._take_batches(run, batches, outcomes, now_ms)
@@ -313,10 +319,10 @@ class PutPath:
         batches.clear()
 
     def _take_batch(self, run: RecordRun, batch: CheckedBatch, now_ms: int) -> PutMessageResult:
-        """As `_take_batches`, one message after the other: of few that is done before columns are made of them."""
+        """Add a batch message by message, which is faster than `_take_batches` for few messages."""
         topic, queue_id = batch.topic, batch.queue_id
         records = self._encoder.batch_records(batch, now_ms)
-        if self._side.is_plain(topic) and not any(map(_LIGHT_QUEUES, records)):
+        if self._side.is_plain(topic) and not any(map(_LMQS, records)):
             first, places = run.add_batch(records, (topic, queue_id))
         else:
             phy_offset = run.place(sum([one.size for one in records]))
@@ -334,7 +340,7 @@ class PutPath:
         return [self.refuse(request, status, why) for request in requests]
 
     def refuse(self, request: PutRequest, status: PutMessageStatus, why: str) -> PutMessageResult:
-        """The result of a request of which nothing is stored; it is counted."""
+        """Count a refusal, and return the result of a request that is not stored."""
         self._statistics.refused(status)
         given: object = getattr(request, "topic", "")
         topic = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given or "")
@@ -350,7 +356,10 @@ class PutPath:
         size = one.size
         limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"record of {size} bytes is too large")
+            raise MessageRejectedError(
+                PutMessageStatus.MESSAGE_ILLEGAL,
+                f"record of {size} bytes is larger than maxMessageSize or mappedFileSizeCommitLog allow",
+            )
         queue_offset, phy_offset = run.add(one)
         for name, _ in assigned.lmq:
             run.take_offsets(name, LMQ_QUEUE_ID, 1)
@@ -367,25 +376,25 @@ class PutPath:
         )
 
 
-def _entries(requests: Sequence[PutRequest]) -> dict[int, Positions]:
-    """Where the entries of the batches among the requests begin, by their place; without those that are no batches."""
+def _batch_entry_positions(requests: Sequence[PutRequest]) -> dict[int, Positions]:
+    """Return where the entries of each batch begin, by the batch's index in `requests`; invalid batches are omitted."""
     bodies = {at: request.body for at, request in enumerate(requests) if type(request) is MessageBatch}
     try:
         if sum(map(len, bodies.values())) > _MANY_BYTES:
             together = entry_positions_of([*bodies.values()])
             if together is not None:
                 return dict(zip(bodies, together, strict=True))
-    except TypeError:  # one is no bytes
+    except TypeError:  # a body is not bytes
         pass
     found: dict[int, list[int]] = {}
     for at, body in bodies.items():
-        with suppress(ValueError, TypeError):  # told when its turn comes
+        with suppress(ValueError, TypeError):  # refused by `_take`
             found[at] = entry_positions(body)
     return {at: positions for at, positions in found.items() if positions}
 
 
-def _share(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:
-    """Give each put what came of its requests."""
+def _distribute(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:
+    """Give each put the outcomes of its requests."""
     at, now_s = 0, time.monotonic()
     for put in puts:
         put.appended_s = put.appended_s or now_s

@@ -1,4 +1,4 @@
-"""Which queue of its topic a message goes to."""
+"""Choice of the queue of a topic that a message goes to."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class QueueChoice:
-    """Chooses by the message's queue id, else by its sharding key, else in turn."""
+    """Chooses by the message's queue id, else by its sharding key, else round-robin."""
 
     def __init__(self, topics: TopicTable, offsets: QueueOffsets) -> None:
         self._topics, self._offsets = topics, offsets
         self.turns = QueueTurns(self._messages_of)
-        """Which queue of a topic is next in turn."""
+        """Next queue of each topic, round-robin."""
 
     def choose(self, message: Message | MessageBatch) -> int:
-        """Return the queue id; MessageRejectedError if the message names one that no topic can have."""
+        """Return the queue id; raise MessageRejectedError if the message names one that no topic can have."""
         queue_id = message.queue_id
         if queue_id is not None:
             if queue_id >= 0:
                 if queue_id >= MAX_QUEUE_NUMS:
-                    why = f"queue id {queue_id}: a topic has at most {MAX_QUEUE_NUMS} queues"
+                    why = f"queue id {queue_id} is out of range: a topic has at most {MAX_QUEUE_NUMS} queues"
                     raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
                 self._topics.have_queue(message.topic, queue_id)
             return queue_id
@@ -42,5 +42,5 @@ class QueueChoice:
         return chosen
 
     def _messages_of(self, topic: str) -> int:
-        """Return how many messages the topic had when the store was opened: one more a put moves the turn by one."""
+        """Return the number of messages that the topic had at the open, where its round-robin starts."""
         return self._offsets.messages_before(topic, self._topics.queue_count(topic))

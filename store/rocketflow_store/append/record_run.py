@@ -1,6 +1,6 @@
-"""Single records that go into the log with one write: each gets its place in turn, then all are written.
+"""A run of single records: each gets its offsets in turn, then all are written with one write.
 
-Nothing of a run counts before it is written as a whole and published: offsets of queues advance only then.
+The queue offsets advance only when the complete run is written and published.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MAX_RUN_BYTES: Final = 4 << 20
 
 
 class RecordRun:
-    """One run, begun at the log's end; under the put lock.
+    """One run that starts at the log's end; the caller holds the put lock.
 
-    With `by_columns` what dispatch needs is read from the records' bytes, all at once, instead of from each record.
+    With `by_columns` the rows for dispatch are decoded from the bytes of all records, instead of from each record.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class RecordRun:
         by_columns: bool = False,
         property_crc: bool = False,
     ) -> None:
-        """`is_plain` says of a topic whether its queues have a unit for each message."""
+        """Start an empty run; `is_plain(topic)` returns True if the topic's queues have a CqUnit for each message."""
         self._commit_log, self._offsets, self._is_plain = commit_log, offsets, is_plain
         self._property_crc = property_crc
         self.by_columns = by_columns
@@ -71,7 +71,7 @@ class RecordRun:
         self.end = commit_log.wrote_offset
         self.count = 0
         self._room_to = -1
-        """Up to here records follow each other in one file; -1 before the first."""
+        """End offset of the space in the current log file; -1 before the first record."""
         self._rows = RunRows(store_timestamp)
         self._parts: list[bytes | memoryview] = []
         self._written = 0
@@ -80,7 +80,7 @@ class RecordRun:
         self._phy_offsets: list[int] = []
         self._sizes: list[int] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
-        """Of the queues that this run was asked for."""
+        """Next offset of each queue that this run uses."""
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the queue's next message of this run gets."""
@@ -90,11 +90,11 @@ class RecordRun:
         return following
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
-        """Give the queue's next `count` offsets away."""
+        """Reserve the queue's next `count` offsets."""
         self.next_offsets[topic, queue_id] = self.next_offset(topic, queue_id) + count
 
     def place(self, size: int) -> int:
-        """Return the physical offset of the next `size` bytes, which lie in one file and are given away."""
+        """Reserve the next `size` bytes within one log file; return their physical offset."""
         phy_offset = self.end
         if phy_offset + size > self._room_to:
             phy_offset, self._room_to = self._commit_log.place_one(size, phy_offset)
@@ -105,7 +105,7 @@ class RecordRun:
         return phy_offset
 
     def add(self, one: UnplacedRecord, phy_offset: int | None = None) -> tuple[int, int]:
-        """Place a record, at `phy_offset` if `place` gave it that; return its queue offset and physical offset."""
+        """Add a record, at `phy_offset` if `place` reserved it; return its queue offset and physical offset."""
         before, rest, size, topic, queue_id, tags_code, keys, batch_num, lmq = one
         queue_offset, queue = 0, (topic, queue_id)
         if queue_id >= 0:
@@ -130,7 +130,7 @@ class RecordRun:
         return queue_offset, phy_offset
 
     def add_batch(self, records: Sequence[UnplacedRecord], queue: tuple[str, int]) -> tuple[int, list[int]]:
-        """Place records of one plain queue together in one file; return the first queue offset and the places."""
+        """Add records of one plain queue within one log file; return the first queue offset and physical offsets."""
         first = queue_offset = self.next_offset(*queue)
         phy_offset = self.place(sum([one.size for one in records]))
         rows, parts, property_crc = self._rows, self._parts, self._property_crc
@@ -153,18 +153,18 @@ class RecordRun:
         return first, places
 
     def add_many(self, records: memoryview, phy_offsets: Sequence[int], sizes: Sequence[int]) -> None:
-        """Add records one behind another, at the places that `place` gave."""
+        """Add encoded records, at the physical offsets that `place` reserved."""
         self._parts.append(records)
         self.count += len(sizes)
         self._phy_offsets += phy_offsets
         self._sizes += sizes
 
     def advance(self, offsets: QueueOffsets) -> None:
-        """Let the queues of the run end behind its records."""
+        """Advance the queues of the run past its records."""
         offsets.move_to(self.next_offsets)
 
     def dispatched(self, delay_levels_ms: Sequence[int]) -> tuple[RunRows | DispatchRows, bytes | memoryview]:
-        """Return what is to be dispatched, and the records' bytes: `stretches` says where these go."""
+        """Return the rows to dispatch, and the records' bytes, whose offsets in the log are `stretches`."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if not self.by_columns:
             return self._rows, data

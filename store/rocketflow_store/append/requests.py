@@ -1,4 +1,4 @@
-"""What can be put, and what comes of it."""
+"""Requests of a put, and their outcomes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Positions: TypeAlias = "Sequence[int] | npt.NDArray[np.int64]"
-"""Where the entries of a batch body begin."""
+"""Positions (bytes) at which the entries of a batch body begin."""
 
 PutRequest: TypeAlias = Message | MessageBatch | RecordFields
-"""What can be put: a message, a client's batch, or a record whose fields are given byte for byte."""
+"""A message, a client's batch, or a record whose fields are given byte for byte."""
 
 Outcomes: TypeAlias = list[PutMessageResult | Exception]
-"""What came of requests: an exception where one made no sense."""
+"""Outcomes of requests: a result, or the exception that the append raised."""
 
-LATE: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
+SYNC_TIMED_OUT: Final = "the sync took longer than syncFlushTimeout; the message may be stored"
 
 
 def body_size(request: PutRequest) -> int:
-    """Return the size of a request's body in bytes; 0 for what is no message, which is refused when its turn comes."""
+    """Return the size of a request's body in bytes; 0 for an invalid request, which the append refuses."""
     try:
         return len(request.body or b"")
     except (TypeError, AttributeError):
         return 0
 
 
-def unseen_because(error: BaseException) -> str:
-    """Return why a message that is in the log is not seen."""
-    return f"stored, but nobody sees it yet ({error}); it will be seen when that is over"
+def not_visible_because(error: BaseException) -> str:
+    """Return the text for a stored message that is not visible to readers because dispatch raised `error`."""
+    return f"stored, but not visible to readers until dispatch succeeds ({error})"

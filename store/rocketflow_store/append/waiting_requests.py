@@ -1,4 +1,4 @@
-"""Requests that callers handed over and nobody has appended yet: a bounded queue, taken in runs."""
+"""A bounded queue of asynchronous requests that are not appended yet; the encoder takes them in runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from rocketflow_store.append.requests import PutRequest
     from rocketflow_store.model.results import PutMessageResult
 
-_MOST_BYTES: Final = 64 << 20
-"""Bodies of requests that may wait; one larger than that waits alone."""
+_MAX_BYTES: Final = 64 << 20
+"""Maximum total body size of queued requests; a larger single request is queued alone."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Requests that follow each other in the log, and their future."""
+    """Requests of one call, consecutive in the log, and their future."""
 
     requests: Sequence[PutRequest]
     future: Future[Any]
     one: bool
-    """Whether the future is of one result, not of a list."""
+    """True if the future is of one result, not of a list."""
     size: int
     began_ns: int
     outcomes: list[PutMessageResult | Exception]
@@ -42,29 +42,29 @@ class Waiting:
 
 
 class WaitingRequests:
-    """At most `most` requests; what was taken counts until `forget`."""
+    """A queue of at most `max_requests`; taken requests count until `forget`."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_requests: int) -> None:
+        self._max_requests = max_requests
         lock = threading.Lock()
-        self._work, self._room = threading.Condition(lock), threading.Condition(lock)
+        self._not_empty, self._not_full = threading.Condition(lock), threading.Condition(lock)
         self._queue: deque[Waiting] = deque()
         self.count, self.bytes = 0, 0
         self._idle, self.closed = False, False
 
     @property
-    def is_untaken(self) -> bool:
-        """Whether requests wait that nobody took."""
+    def has_untaken(self) -> bool:
+        """True if requests are queued that the encoder has not taken."""
         return bool(self._queue)
 
     def put(self, one: Waiting, timeout_s: float | None) -> bool:
-        """Add requests, waiting up to `timeout_s` for room; False if there is none, or the queue is closed.
+        """Add requests, waiting up to `timeout_s` while the queue is full; return False if it stays full or is closed.
 
-        Without a timeout they are added though there is no room.
+        With `timeout_s` None they are added even to a full queue.
         """
-        with self._work:
+        with self._not_empty:
             if timeout_s is not None and self._is_full(one):
-                self._room.wait_for(lambda: self.closed or not self._is_full(one), timeout_s)
+                self._not_full.wait_for(lambda: self.closed or not self._is_full(one), timeout_s)
                 if self._is_full(one):
                     return False
             if self.closed:
@@ -74,20 +74,22 @@ class WaitingRequests:
             self.bytes += one.size
             if self._idle:
                 self._idle = False
-                self._work.notify()
+                self._not_empty.notify()
             return True
 
     def _is_full(self, one: Waiting) -> bool:
-        return self.count > 0 and (self.count + len(one.requests) > self._most or self.bytes + one.size > _MOST_BYTES)
+        return self.count > 0 and (
+            self.count + len(one.requests) > self._max_requests or self.bytes + one.size > _MAX_BYTES
+        )
 
     def take(self) -> list[Waiting]:
-        """Wait for requests and take what came together, as much as one run holds; nothing once it is closed."""
-        with self._work:
+        """Wait for requests, and take as many as one run holds; return [] once the queue is closed and empty."""
+        with self._not_empty:
             while not self._queue:
                 if self.closed:
                     return []
                 self._idle = True
-                self._work.wait()
+                self._not_empty.wait()
             self._idle = False
             taken = [self._queue.popleft()]
             count, size = len(taken[0].requests), taken[0].size
@@ -99,19 +101,19 @@ class WaitingRequests:
                 taken.append(self._queue.popleft())
             return taken
 
-    def forget(self, gone: Sequence[Waiting]) -> None:
-        """Make room: these were completed."""
-        if not gone:
+    def forget(self, completed: Sequence[Waiting]) -> None:
+        """Stop counting completed requests, so that others can be added."""
+        if not completed:
             return
-        with self._work:
-            for one in gone:
+        with self._not_empty:
+            for one in completed:
                 self.count -= len(one.requests)
                 self.bytes -= one.size
-            self._room.notify_all()
+            self._not_full.notify_all()
 
     def close(self) -> None:
-        """Take no more; what waits can still be taken."""
-        with self._work:
+        """Refuse further requests; queued ones can still be taken."""
+        with self._not_empty:
             self.closed = True
-            self._work.notify_all()
-            self._room.notify_all()
+            self._not_empty.notify_all()
+            self._not_full.notify_all()

@@ -1,4 +1,4 @@
-"""Whether a store takes puts now, and why not."""
+"""The gate before every write: it refuses while the store is fenced, full, or closed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WriteGate:
 
     @property
     def is_shut(self) -> bool:
-        """Whether `check` may raise."""
+        """True if `check` may raise."""
         return (
             self._fence.error is not None
             or self._commit_log.commit_error is not None
@@ -49,7 +49,7 @@ class WriteGate:
         )
 
     def check(self) -> None:
-        """Raise if nothing may be written now; a dispatch that failed is tried again before."""
+        """Raise if writes are refused now; a failed dispatch is retried first."""
         if self._closed:
             raise StoreClosedError(self._path)
         self._fence.check()
@@ -59,4 +59,4 @@ class WriteGate:
             raise self._commit_log.commit_error
         if self._is_disk_full():
             limit = self._config.disk_space_warning_level_ratio
-            raise StoreFullError(self._path, f"the disk is used beyond diskSpaceWarningLevelRatio ({limit} %)")
+            raise StoreFullError(self._path, f"disk usage is above diskSpaceWarningLevelRatio ({limit} %)")

@@ -1,4 +1,4 @@
-"""Asynchronous puts: order, group commit, backpressure, cancelling, and that no future is left behind."""
+"""Asynchronous puts: order, group commit, backpressure, cancelling, and completion of every future."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def done(futures: list[Future[PutMessageResult]]) -> list[PutMessageResult]:
 
 
 @MODES
-def test_callers_find_their_messages_in_their_order(mode: FlushDiskType, tmp_path: Path) -> None:
+def test_async_puts_of_each_caller_keep_their_order(mode: FlushDiskType, tmp_path: Path) -> None:
     callers, each = 6, 300
     results: dict[int, list[PutMessageResult]] = {}
     with MessageStore.open(tmp_path / "s", small(mode)) as store:
@@ -69,7 +69,7 @@ def test_callers_find_their_messages_in_their_order(mode: FlushDiskType, tmp_pat
         assert offsets == list(range(callers // 2 * each))
 
 
-def test_a_done_future_is_synced(tmp_path: Path) -> None:
+def test_future_completes_after_its_sync(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(FlushDiskType.SYNC_FLUSH)) as store:
         seen: list[tuple[int, int]] = []
         for number in range(200):
@@ -82,8 +82,8 @@ def test_a_done_future_is_synced(tmp_path: Path) -> None:
     assert all(phy_offset < flushed for phy_offset, flushed in seen)
 
 
-def test_one_sync_completes_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk takes its time with the first sync; everything that came meanwhile is done by the second."""
+def test_one_sync_completes_all_puts_queued_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first sync is slow; the second one completes all puts queued meanwhile."""
     with MessageStore.open(tmp_path / "s", small(FlushDiskType.SYNC_FLUSH)) as store:
         Probe(store).stop_flushing()
         assert store.put_message(Message("t", b"makes the file")).stored
@@ -115,9 +115,9 @@ def test_one_sync_completes_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.undo()
 
 
-def test_backpressure_refuses_after_the_deadline_and_stores_nothing(tmp_path: Path) -> None:
+def test_full_queue_refuses_put_after_timeout_and_stores_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(max_async_put_message_requests=10, sync_flush_timeout=50)) as store:
-        with Probe(store).put_lock:  # the encoder cannot go on
+        with Probe(store).put_lock:  # the encoder is blocked
             futures = [store.put_message_async(Message("t", b"x")) for _ in range(10)]
             refused = store.put_message_async(Message("t", b"too many")).result(DEADLINE_S)
             assert refused.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
@@ -128,14 +128,14 @@ def test_backpressure_refuses_after_the_deadline_and_stores_nothing(tmp_path: Pa
         assert sum(store.max_offset("t", queue) for queue in queues) == 11
 
 
-def test_a_caller_waits_for_room(tmp_path: Path) -> None:
+def test_caller_waits_while_queue_is_full(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(max_async_put_message_requests=4)) as store:
         futures = [store.put_message_async(Message("t", b"x" * 100)) for _ in range(500)]
         assert all(result.stored for result in done(futures))
         assert Probe(store).waiting_puts == (0, 0)
 
 
-def test_a_cancelled_put_stores_nothing(tmp_path: Path) -> None:
+def test_cancelled_put_stores_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small()) as store:
         store.put_message(Message("t", b"0", queue_id=0))
         with Probe(store).put_lock:
@@ -162,7 +162,7 @@ def test_close_completes_every_future(mode: FlushDiskType, tmp_path: Path) -> No
         assert reader.bounds("t", 0) == (0, 700)
 
 
-def test_a_failed_sync_fails_every_future(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sync_fails_every_future_with_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", small(FlushDiskType.SYNC_FLUSH)) as store:
         assert store.put_message_async(Message("t", b"good", queue_id=0)).result(DEADLINE_S).stored
         Probe(store).stop_flushing()
@@ -179,10 +179,10 @@ def test_a_failed_sync_fails_every_future(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.undo()
         with pytest.raises(StoreFencedError):
             store.put_message_async(Message("t", b"later")).result(DEADLINE_S)
-        assert store.max_offset("t", 0) == 1, "nothing that was not synced is seen"
+        assert store.max_offset("t", 0) == 1, "readers see no unsynced record"
 
 
-def test_what_one_caller_gave_harms_no_other(tmp_path: Path) -> None:
+def test_invalid_request_does_not_fail_other_requests_of_the_run(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small()) as store:
         with Probe(store).put_lock:
             first = store.put_message_async(Message("t", b"1", queue_id=0))
@@ -196,7 +196,7 @@ def test_what_one_caller_gave_harms_no_other(tmp_path: Path) -> None:
         assert [one.body for one in store.get_message("t", 0, 0).messages] == [b"1", b"2"]
 
 
-def test_a_callback_may_put_although_the_queue_is_full(tmp_path: Path) -> None:
+def test_callback_puts_without_waiting_for_full_queue(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", small(max_async_put_message_requests=1)) as store:
         chained: list[Future[PutMessageResult]] = []
         both = threading.Event()
@@ -212,7 +212,7 @@ def test_a_callback_may_put_although_the_queue_is_full(tmp_path: Path) -> None:
 
 
 @MODES
-def test_batches_and_messages_in_one_run(mode: FlushDiskType, tmp_path: Path) -> None:
+def test_run_of_batches_and_messages_keeps_their_order(mode: FlushDiskType, tmp_path: Path) -> None:
     body = encode_batch_body([BatchEntry(number, b"b%d" % number, b"KEYS\x01k%d\x02" % number) for number in range(40)])
     with MessageStore.open(tmp_path / "s", small(mode)) as store:
         with Probe(store).put_lock:

@@ -1,4 +1,4 @@
-"""Light queues of messages that are appended many at a time: what a put of each alone gives them."""
+"""LMQs of bulk appends: they get the same units as with a put of each message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = pa.schema([("body", pa.binary()), ("queueId", pa.int32()), ("properties
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several chunks in a batch, so that one goes on where the one before it came to."""
+    """Split batches into several chunks, so that each chunk continues the offsets of the one before."""
     monkeypatch.setattr(encode, "chunks", partial(chunks, max_bytes=700))
 
 
@@ -67,8 +67,8 @@ def rows(found: list[tuple[bytes, dict[str, str]]]) -> pa.RecordBatch:
     )
 
 
-def served(store: MessageStore | StoreReader) -> dict[tuple[str, int], list[bytes]]:
-    """Bodies by queue; every offset that a message tells is a number."""
+def bodies_by_queue(store: MessageStore | StoreReader) -> dict[tuple[str, int], list[bytes]]:
+    """Return the bodies of each (topic, queue id)."""
     found = {}
     for topic in [one for one in store.topics() if not one.startswith("SCHEDULE")]:
         for queue_id in store.queues(topic):
@@ -86,34 +86,34 @@ def one_by_one(path: Path, seed: int) -> dict[tuple[str, int], list[bytes]]:
     with MessageStore.open(path, CONFIG) as store:
         for body, properties in messages(seed):
             assert store.put_message(Message("t", body, properties=properties, queue_id=0)).stored
-        return served(store)
+        return bodies_by_queue(store)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_batch_is_in_the_same_places_as_puts(tmp_path: Path, seed: int, crc: bool) -> None:
+def test_batch_gets_the_same_queue_offsets_as_single_puts(tmp_path: Path, seed: int, crc: bool) -> None:
     wanted = one_by_one(tmp_path / "one", seed)
     assert {"%LMQ%a", "%LMQ%b", "%LMQ%c"} < {topic for topic, _ in wanted}
     path, config = tmp_path / "s", replace(CONFIG, enabled_append_prop_crc=crc)
     with MessageStore.open(path, config) as store:
         store.append_batch(rows(messages(seed)[:150]), topic="t")
         store.append_batch(rows(messages(seed)[150:]), topic="t")
-        assert served(store) == wanted
-        told = [one.properties.get("INNER_MULTI_QUEUE_OFFSET") for one in store.get_message("%LMQ%a", 0, 5, 1).messages]
-        assert f"{5:0{DIGITS}d}" in (told[0] or "").split(",")
+        assert bodies_by_queue(store) == wanted
+        (sixth,) = store.get_message("%LMQ%a", 0, 5, 1).messages
+        assert f"{5:0{DIGITS}d}" in sixth.properties["INNER_MULTI_QUEUE_OFFSET"].split(",")
         assert store.put_message(Message("t", b"next", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})).stored
         (last,) = store.get_message("%LMQ%a", 0, len(wanted["%LMQ%a", 0])).messages
         assert last.body == b"next"
     assert verify_store(path, config).clean
     shutil.rmtree(path / "consumequeue")
     with MessageStore.open(path, config) as store:
-        assert {key: bodies for key, bodies in served(store).items() if key[0] != "t"} == {
+        assert {key: bodies for key, bodies in bodies_by_queue(store).items() if key[0] != "t"} == {
             key: bodies + [b"next"] * (key == ("%LMQ%a", 0)) for key, bodies in wanted.items() if key[0] != "t"
         }
 
 
 @pytest.mark.parametrize("driver", ["store", "spark"])
-def test_delayed_messages_reach_their_light_queues(tmp_path: Path, driver: str) -> None:
+def test_delayed_messages_reach_their_lmqs_on_delivery(tmp_path: Path, driver: str) -> None:
     clock = ManualClock(NOW)
     config = replace(CONFIG, clock=clock)
     wanted = one_by_one(tmp_path / "one", 5)
@@ -122,7 +122,7 @@ def test_delayed_messages_reach_their_light_queues(tmp_path: Path, driver: str) 
         for body, properties in messages(5):
             message = Message("t", body, properties=properties, queue_id=0, delay_time_level=1)
             assert store.put_message(message).stored
-        assert store.topics() == ["SCHEDULE_TOPIC_XXXX"], "nothing is in a light queue before it is delivered"
+        assert store.topics() == ["SCHEDULE_TOPIC_XXXX"], "an LMQ gets no unit before the delivery"
         clock.set(NOW + 5000)
         if driver == "store":
             assert deliver_due(store).rows == 200
@@ -133,28 +133,28 @@ def test_delayed_messages_reach_their_light_queues(tmp_path: Path, driver: str) 
             digested = [replace(part, digest=0) for part in parts]
             commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, digested))
     with MessageStore.open(path, config) as store:
-        found = served(store)
+        found = bodies_by_queue(store)
         assert {key: found.get(key) for key in wanted} == wanted
     assert verify_store(path, config).clean
 
 
-def test_more_light_queues_than_there_may_be(tmp_path: Path) -> None:
+def test_batch_and_commit_exceeding_lmq_limit_are_refused(tmp_path: Path) -> None:
     config = replace(CONFIG, max_lmq_consume_queue_num=2)
     named = [(b"x", {"INNER_MULTI_DISPATCH": f"%LMQ%{name}"}) for name in "abc"]
     with MessageStore.open(tmp_path / "s", config) as store:
-        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum is 2") as refused:
+        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum") as refused:
             store.append_batch(rows(named), topic="t")
         assert refused.value.status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         assert store.topics() == []
         assert store.append_batch(rows(named[:2]), topic="t").rows == 2
         parts = [stage(_encoder(config).encode(rows(named[2:]), NOW), tmp_path / "staging", "p")]
-        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum is 2"):
+        with pytest.raises(MessageRejectedError, match="maxLmqConsumeQueueNum"):
             commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, parts))
         assert store.append_batch(rows(named[:1]), topic="t").rows == 1
-        assert served(store) == {("%LMQ%a", 0): [b"x"] * 2, ("%LMQ%b", 0): [b"x"], ("t", 0): [b"x"] * 3}
+        assert bodies_by_queue(store) == {("%LMQ%a", 0): [b"x"] * 2, ("%LMQ%b", 0): [b"x"], ("t", 0): [b"x"] * 3}
 
 
-def test_no_room_for_the_offsets(tmp_path: Path) -> None:
+def test_row_without_room_for_lmq_offsets_is_refused(tmp_path: Path) -> None:
     names = ",".join(f"%LMQ%{number}" for number in range(1300))
     with MessageStore.open(
         tmp_path / "s", replace(CONFIG, max_message_size=1 << 16, mapped_file_size_commit_log=1 << 17)
@@ -162,12 +162,12 @@ def test_no_room_for_the_offsets(tmp_path: Path) -> None:
         with pytest.raises(MessageRejectedError, match="INNER_MULTI_QUEUE_OFFSET") as refused:
             store.append_batch(rows([(b"fine", {}), (b"x", {"INNER_MULTI_DISPATCH": names})]), topic="t")
         assert (refused.value.status, refused.value.row) == (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, 1)
-        with pytest.raises(MessageRejectedError, match="larger than maxMessageSize"):
+        with pytest.raises(MessageRejectedError, match="maxMessageSize"):
             store.append_batch(rows([(b"x" * (1 << 16), {"INNER_MULTI_DISPATCH": "%LMQ%a"})]), topic="t")
         assert store.topics() == []
 
 
-def test_places_that_a_part_does_not_have(tmp_path: Path) -> None:
+def test_part_with_out_of_range_lmq_positions_is_corrupt(tmp_path: Path) -> None:
     part = stage(_encoder(CONFIG).encode(rows(messages(1, 20)), NOW), tmp_path, "p")
     assert part.inline is not None
     found = list(load(part, ()))
@@ -177,7 +177,7 @@ def test_places_that_a_part_does_not_have(tmp_path: Path) -> None:
         wrong = replace(chunk, light=replace(chunk.light, at=chunk.light.at + 10_000))
         if chunk.light.names:
             break
-    with pytest.raises(CorruptRecordError, match="places of light queues"):
+    with pytest.raises(CorruptRecordError, match="LMQ"):
         list(load(stage([wrong], tmp_path, "p"), ()))
 
 

@@ -1,4 +1,4 @@
-"""Puts of many threads: one appends for those that wait, all are acknowledged, nobody is left asleep."""
+"""Puts of many threads: a leader appends the waiting puts, all are acknowledged, and every thread wakes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SYNC = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 DEADLINE_S = 60
 
 
-def put_behind_the_lock(store: MessageStore, count: int) -> tuple[list[threading.Thread], dict[int, Any]]:
-    """`count` threads whose puts wait in the queue, and what came of them."""
-    came: dict[int, Any] = {}
+def queue_puts(store: MessageStore, count: int) -> tuple[list[threading.Thread], dict[int, Any]]:
+    """Start `count` threads whose puts wait in the queue; return them and the dict of their outcomes."""
+    outcomes: dict[int, Any] = {}
 
     def call(number: int) -> None:
         try:
-            came[number] = store.put_message(Message("t", b"%d" % number, queue_id=0))
+            outcomes[number] = store.put_message(Message("t", b"%d" % number, queue_id=0))
         except BaseException as error:
-            came[number] = error
+            outcomes[number] = error
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(count)]
     for thread in threads:
@@ -46,17 +46,17 @@ def put_behind_the_lock(store: MessageStore, count: int) -> tuple[list[threading
     while Probe(store).put_lock.waiting < count:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    return threads, came
+    return threads, outcomes
 
 
 def joined(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(DEADLINE_S)
-        assert not thread.is_alive(), "left asleep"
+        assert not thread.is_alive(), "thread still sleeps"
 
 
-def counted(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each write to the log had: a run is one."""
+def written_sizes(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list that gets the size in bytes of each write to the log; a run is one write."""
     runs: list[int] = []
     real = Probe(store).commit_log.append
 
@@ -69,22 +69,22 @@ def counted(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @MODES
-def test_those_who_wait_are_one_run_and_one_sync(
+def test_waiting_puts_share_one_run_and_one_sync(
     mode: FlushDiskType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MessageStore.open(tmp_path / "s", replace(SMALL, flush_disk_type=mode)) as store:
-        runs = counted(store, monkeypatch)
+        runs = written_sizes(store, monkeypatch)
         syncs = []
         real = Probe(store).commit_log.sync
         monkeypatch.setattr(Probe(store).commit_log, "sync", lambda: (syncs.append(1), real())[1])
         with Probe(store).put_lock:
-            threads, came = put_behind_the_lock(store, 50)
+            threads, outcomes = queue_puts(store, 50)
         joined(threads)
         assert runs == [store.max_phy_offset]
         if mode is FlushDiskType.SYNC_FLUSH:
             assert len(syncs) == 1
-        assert sorted(one.queue_offset for one in came.values()) == list(range(50))
-        for number, one in came.items():
+        assert sorted(one.queue_offset for one in outcomes.values()) == list(range(50))
+        for number, one in outcomes.items():
             assert one.status is PutMessageStatus.PUT_OK
             found = store.look_message_by_offset(one.physical_offset)
             assert found is not None
@@ -94,7 +94,7 @@ def test_those_who_wait_are_one_run_and_one_sync(
 
 
 @MODES
-def test_many_threads_each_find_their_messages_in_their_order(mode: FlushDiskType, tmp_path: Path) -> None:
+def test_puts_of_each_thread_keep_their_order_and_are_visible(mode: FlushDiskType, tmp_path: Path) -> None:
     callers, each = 16, 60
     results: dict[int, list[PutMessageResult]] = {}
     with MessageStore.open(tmp_path / "s", replace(SMALL, flush_disk_type=mode)) as store:
@@ -107,7 +107,7 @@ def test_many_threads_each_find_their_messages_in_their_order(mode: FlushDiskTyp
                     mine += store.put_messages(batch)
                 else:
                     mine.append(store.put_message(Message("t", f"{caller}-{number}".encode(), queue_id=caller % 3)))
-                assert store.max_offset("t", caller % 3) > mine[-1].queue_offset, "acknowledged, so it is seen"
+                assert store.max_offset("t", caller % 3) > mine[-1].queue_offset, "acknowledged, so visible"
             results[caller] = mine
 
         threads = [threading.Thread(target=call, args=(caller,)) for caller in range(callers)]
@@ -124,7 +124,7 @@ def test_many_threads_each_find_their_messages_in_their_order(mode: FlushDiskTyp
                 assert found.body.startswith(b"%d-" % caller)
 
 
-def test_a_failed_sync_is_told_to_all_whom_it_was_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_waiter_of_a_failed_sync_gets_flush_disk_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", SYNC) as store:
         store.put_message(Message("t", b"first", queue_id=0))
 
@@ -132,34 +132,34 @@ def test_a_failed_sync_is_told_to_all_whom_it_was_for(tmp_path: Path, monkeypatc
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
         with Probe(store).put_lock:
-            threads, came = put_behind_the_lock(store, 20)
+            threads, outcomes = queue_puts(store, 20)
             monkeypatch.setattr(disk, "fdatasync", fdatasync)
         joined(threads)
         monkeypatch.undo()
-        assert {one.status for one in came.values()} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
+        assert {one.status for one in outcomes.values()} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
         assert store.max_offset("t", 0) == 1
         assert store.put_message(Message("t", b"more")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
-def test_who_is_taken_along_waits_no_longer_than_who_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_put_times_out_while_its_leader_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", replace(SYNC, sync_flush_timeout=50)) as store:
         store.put_message(Message("t", b"first", queue_id=0))
         go_on, real = threading.Event(), disk.fdatasync
         with Probe(store).put_lock:
-            threads, came = put_behind_the_lock(store, 8)
+            threads, outcomes = queue_puts(store, 8)
             monkeypatch.setattr(disk, "fdatasync", lambda fd: (go_on.wait(DEADLINE_S), real(fd))[1])
-        while len(came) < 7:  # all but the one whose sync it is
+        while len(outcomes) < 7:  # all but the leader
             for thread in threads:
                 thread.join(0.01)
-        assert {one.status for one in came.values()} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
+        assert {one.status for one in outcomes.values()} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
         go_on.set()
         joined(threads)
         monkeypatch.undo()
-        assert sorted(one.status.name for one in came.values())[-1] == "PUT_OK"
+        assert sorted(one.status.name for one in outcomes.values())[-1] == "PUT_OK"
         assert store.put_message(Message("t", b"after", queue_id=0)).queue_offset == 9
 
 
-def test_an_interrupted_thread_leaves_nobody_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_leader_wakes_all_waiting_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
 
         def interrupted(*_: Any) -> None:
@@ -167,26 +167,26 @@ def test_an_interrupted_thread_leaves_nobody_asleep(tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
 
         with Probe(store).put_lock:
-            threads, came = put_behind_the_lock(store, 10)
+            threads, outcomes = queue_puts(store, 10)
             monkeypatch.setattr(Probe(store).commit_log, "append", interrupted)
         joined(threads)
-        assert sum(isinstance(one, KeyboardInterrupt) for one in came.values()) == 1
-        others = [one for one in came.values() if not isinstance(one, KeyboardInterrupt)]
+        assert sum(isinstance(one, KeyboardInterrupt) for one in outcomes.values()) == 1
+        others = [one for one in outcomes.values() if not isinstance(one, KeyboardInterrupt)]
         assert {one.status for one in others} == {PutMessageStatus.UNKNOWN_ERROR}
         assert store.put_message(Message("t", b"after", queue_id=0)).queue_offset == 0
 
 
-def test_who_waits_while_the_store_is_closed_is_told_so(tmp_path: Path) -> None:
+def test_waiting_puts_raise_closed_when_the_store_closes(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "s", SMALL)
     with Probe(store).put_lock:
-        threads, came = put_behind_the_lock(store, 5)
+        threads, outcomes = queue_puts(store, 5)
         Probe(store).refuse_puts()
     joined(threads)
-    assert all(isinstance(one, StoreClosedError) for one in came.values())
+    assert all(isinstance(one, StoreClosedError) for one in outcomes.values())
     store.close()
 
 
-def test_the_lock_is_held_by_one_and_wakes_who_waits() -> None:
+def test_put_lock_is_exclusive() -> None:
     lock = PutLock()
     assert lock.acquire_now()
     assert not lock.acquire_now()
@@ -198,7 +198,7 @@ def test_the_lock_is_held_by_one_and_wakes_who_waits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_offsets_by_columns_are_those_of_one_after_the_other(seed: int) -> None:
+def test_offsets_assigned_by_columns_equal_one_by_one(seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
     ends = {(f"t{topic}", rng.choice([0, 1, 7, 9000, 65_535, 65_536, 1 << 30])): rng.randrange(50) for topic in (0, 1)}
@@ -231,7 +231,7 @@ def test_offsets_by_columns_are_those_of_one_after_the_other(seed: int) -> None:
         model[one] += 2
 
 
-def test_a_batch_over_many_queues_of_several_topics(tmp_path: Path) -> None:
+def test_batch_over_many_queues_appends_each_row_to_its_queue(tmp_path: Path) -> None:
     count = 3000
     rng = random.Random(11)
     places = [(f"t{rng.randrange(3)}", rng.choice([0, 3, 40, 40_000])) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Messages without a queue take turns over a topic's queues, also where each open of the store writes one message."""
+"""Messages without a queue id are spread round-robin, even if each open of the store writes one message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _queue_of_next(path: Path) -> int:
         return store.put_message(Message(topic="t", body=b"x")).queue_id
 
 
-def test_one_message_an_open_goes_to_the_queues_in_turn(tmp_path: Path) -> None:
+def test_round_robin_continues_after_reopen(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         store.create_topic("t", 4)
     assert [_queue_of_next(tmp_path / "s") for _ in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
-def test_one_row_batches_go_to_the_queues_in_turn(tmp_path: Path) -> None:
+def test_round_robin_of_one_row_batches_continues_after_reopen(tmp_path: Path) -> None:
     row = pa.record_batch({"body": pa.array([b"x"])})
     for _ in range(8):
         with MessageStore.open(tmp_path / "s") as store:

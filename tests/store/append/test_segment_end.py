@@ -1,4 +1,4 @@
-"""The last bytes of a log file: a record goes there only where a blank record still fits behind it."""
+"""The end of a log file: a record is placed there only if a blank record still fits after it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def append(store: MessageStore, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("how", [put, append])
-@pytest.mark.parametrize("left", range(BLANK_SIZE + 5))
-def test_a_record_that_leaves_so_many_bytes(tmp_path: Path, how: object, left: int) -> None:
+@pytest.mark.parametrize("remaining", range(BLANK_SIZE + 5))
+def test_record_stays_in_file_only_if_blank_fits_after_it(tmp_path: Path, how: object, remaining: int) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
         put(store, b"")
         overhead = store.max_phy_offset
-        how(store, b"x" * (FILE - 2 * overhead - left))  # type: ignore[operator]
-        fits = left >= BLANK_SIZE
-        assert store.max_phy_offset == (FILE - left if fits else 2 * FILE - overhead - left)
+        how(store, b"x" * (FILE - 2 * overhead - remaining))  # type: ignore[operator]
+        fits = remaining >= BLANK_SIZE
+        assert store.max_phy_offset == (FILE - remaining if fits else 2 * FILE - overhead - remaining)
         how(store, b"next")  # type: ignore[operator]
     records = list(log_records(path))
-    assert [len(one.body) for one in records] == [0, FILE - 2 * overhead - left, 4]
+    assert [len(one.body) for one in records] == [0, FILE - 2 * overhead - remaining, 4]
     assert records[1].phy_offset == (overhead if fits else FILE)
     assert [one.body[-4:] for one in queue_messages(path, "t").values()] == [b"", b"xxxx", b"next"]
     assert verify_store(path).findings == []

@@ -1,4 +1,4 @@
-"""Store times never fall along the log (B4), and are told of what is stored alone."""
+"""Store timestamps never fall along the log (B4), and only stored records advance them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def at(moment_ms: int) -> StoreConfig:
     return replace(CONFIG, clock=ManualClock(moment_ms))
 
 
-def times(path: Path) -> list[int]:
-    """Of every record, in the order of the log."""
+def store_timestamps(path: Path) -> list[int]:
+    """Return the store timestamp (ms after BEGIN_MS) of every record, in the order of the log."""
     mapped = MappedFile(min((path / "commitlog").iterdir()), 0, write=False)
     scan = scan_records(mapped.populate(0, mapped.file_size), 0, mapped.file_size, 1000)
     found = RecordColumns(mapped.buffer, scan.positions, scan.sizes).after_born_host(">i8", 56)
@@ -44,7 +44,7 @@ def times(path: Path) -> list[int]:
 
 
 def write(path: str, last: str, end: str) -> None:
-    """A message now, another an hour later that is in no queue."""
+    """Put a message now, and another one an hour later that no queue has."""
     clock = ManualClock(BEGIN_MS)
     store = MessageStore.open(path, replace(CONFIG, clock=clock))
     store.put_message(Message("a", b"1", queue_id=0))
@@ -62,17 +62,17 @@ def write(path: str, last: str, end: str) -> None:
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
 @pytest.mark.parametrize("last", ["deleted", "prepared"])
-def test_a_clock_that_was_set_back(tmp_path: Path, last: str, end: str) -> None:
+def test_timestamps_do_not_fall_after_clock_was_set_back(tmp_path: Path, last: str, end: str) -> None:
     path = tmp_path / "s"
     code = f"from tests.store.append.test_store_timestamps import write; write({str(path)!r}, {last!r}, {end!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False)
     with MessageStore.open(path, at(BEGIN_MS + 1000)) as store:
         assert store.put_message(Message("a", b"3", queue_id=0)).stored
-    assert times(path) == [0, HOUR_MS, HOUR_MS]
+    assert store_timestamps(path) == [0, HOUR_MS, HOUR_MS]
     assert verify_store(path).findings == []
 
 
-def test_what_was_refused_has_no_time(tmp_path: Path) -> None:
+def test_refused_put_does_not_advance_checkpoint_timestamp(tmp_path: Path) -> None:
     path, clock = tmp_path / "s", ManualClock(BEGIN_MS)
     with MessageStore.open(path, replace(CONFIG, clock=clock)) as store:
         assert store.put_message(Message("a", b"1", queue_id=0)).stored
@@ -82,7 +82,7 @@ def test_what_was_refused_has_no_time(tmp_path: Path) -> None:
     assert verify_store(path).findings == []
 
 
-def test_a_time_that_damage_made_is_not_believed(tmp_path: Path) -> None:
+def test_damaged_timestamp_in_confirm_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "s"
     code = f"from tests.store.append.test_store_timestamps import write; write({str(path)!r}, 'prepared', 'killed')"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False)
@@ -94,8 +94,8 @@ def test_a_time_that_damage_made_is_not_believed(tmp_path: Path) -> None:
         assert store.put_message(Message("a", b"3", queue_id=0)).store_timestamp <= BEGIN_MS + HOUR_MS
 
 
-def test_a_flush_tells_the_time_of_what_it_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of what was put while it ran, which a power loss may take."""
+def test_flush_records_timestamp_of_durable_records_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record put during the sync may be lost in a power loss, so its timestamp is not recorded."""
     clock = ManualClock(BEGIN_MS)
     with MessageStore.open(tmp_path / "s", replace(CONFIG, clock=clock)) as store:
         store.put_message(Message("a", b"1", queue_id=0))
@@ -110,14 +110,14 @@ def test_a_flush_tells_the_time_of_what_it_made_durable(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(CommitLog, "sync", synced_while_another_puts)
         store.flush()
-        told, fields = read_confirm(store.paths), decode_checkpoint(store.paths.checkpoint.read_bytes())
-        assert told is not None
-        assert (told.durable_offset, told.durable_timestamp) == (end, BEGIN_MS)
+        confirmed, fields = read_confirm(store.paths), decode_checkpoint(store.paths.checkpoint.read_bytes())
+        assert confirmed is not None
+        assert (confirmed.durable_offset, confirmed.durable_timestamp) == (end, BEGIN_MS)
         assert (fields.physic_msg_timestamp, fields.logics_msg_timestamp) == (BEGIN_MS, BEGIN_MS)
 
 
-def test_what_was_refused_leaves_no_time(tmp_path: Path) -> None:
-    """A clock that goes back behind a refused put gives the next record its own time."""
+def test_record_after_refused_put_gets_the_clock_time(tmp_path: Path) -> None:
+    """A clock set back after a refused put determines the next record's timestamp."""
     clock = ManualClock(BEGIN_MS)
     with MessageStore.open(tmp_path / "s", replace(CONFIG, clock=clock)) as store:
         store.put_message(Message("a", b"1", queue_id=0))

@@ -58,7 +58,7 @@ class LightQueues:
             found = cls(rows, each.to_pylist(), np.asarray(at).astype(np.int64))
             if ((found.at >= 0) & (found.at <= sizes[rows] - DIGITS)).all():
                 return found
-        raise CorruptRecordError(source, 0, "the staged part names places of light queues that it does not have")
+        raise CorruptRecordError(source, 0, "the LMQ positions of the staged part are outside its properties")
 
     def in_records(self, ends: Ints) -> LightQueues:
         """With `at` from the begin of the records, whose properties end at `ends`, from `with_room`'s."""
