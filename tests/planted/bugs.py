@@ -650,7 +650,7 @@ BUGS: Final = (
         "a message that was put again on its way is delivered beside its copy",
         [
             Change(
-                "        rows = rows.take(~superseded(self._store, rows, self._copies))\n        is_due",
+                "        rows = rows.take(~superseded(self._store, rows, self._roll_copies))\n        is_due",
                 "        is_due",
             )
         ],

@@ -12,7 +12,7 @@ import sys
 import time
 
 from rocketflow_store import MessageStore, StoreConfig
-from rocketflow_store.delivery.timer import timer_delivery
+from rocketflow_store.delivery.timer import timer_committer
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
 from rocketflow_store.model.clock import ManualClock
@@ -40,7 +40,7 @@ def opened(path: str, now_ms: int) -> MessageStore:
 
 def main() -> None:
     path, now_ms, how, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    timer_delivery.COMMIT_ROWS = COMMIT_ROWS  # type: ignore[misc]
+    timer_committer.COMMIT_ROWS = COMMIT_ROWS  # type: ignore[misc]
     with opened(path, now_ms) as store:
         os.write(1, b"open\n")
         if how == "once":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.delivery.timer.turns import remake_timer_files
+from rocketflow_store.delivery.timer.shared_delivery import rebuild_timer_files
 from rocketflow_store.files import os_files
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.files.mapped.mapped_file import MappedFile
@@ -266,7 +266,7 @@ def _timer(path: Path, config: StoreConfig | None, found: tuple[Finding, ...]) -
         if Path(one.file).exists() and Path(one.file).is_dir() != (one.file == str(paths.timer_log)):  # in the way
             quarantine.note(SET_ASIDE, one.file, 0, 0, one.detail, quarantine.set_aside(Path(one.file)))
     with suppress(StoreVersionError), MessageStore.open(path, config) as store:  # refused where the log has a gap
-        made = remake_timer_files(store)
+        made = rebuild_timer_files(store)
     for one in found:
         if made:
             quarantine.note(HEALED, one.file, one.offset, one.length, f"{one.detail}; made again from the log")

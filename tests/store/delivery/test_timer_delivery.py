@@ -13,7 +13,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.commits.progress_commit import ProgressMovedError
-from rocketflow_store.delivery.timer import timer_delivery
+from rocketflow_store.delivery.timer import timer_committer
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
@@ -210,7 +210,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_tick_of_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped behind any of its commits, or going on from the same state twice: each message once, recalls too."""
-    monkeypatch.setattr(timer_delivery, "COMMIT_ROWS", 7)
+    monkeypatch.setattr(timer_committer, "COMMIT_ROWS", 7)
     world = World(tmp_path / "s")
     with world.open() as store:
         for number in range(60):
@@ -238,7 +238,7 @@ def test_a_tick_of_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ProgressMovedError):
             other.step()
         assert not other.step()  # planned anew from what is there now
-        one.leave()
+        one.finish()
     world.check()
 
 

@@ -1,4 +1,4 @@
-"""One run of delivery over an open store, and what it would do: for jobs and commands."""
+"""One run of timer delivery over an open store, or a dry run of it: for jobs and commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.commits.batch_commit import last_commit
+from rocketflow_store.delivery.timer.broker_deliveries import broker_deliveries
 from rocketflow_store.delivery.timer.due_messages import Selection, blocks_of, copies_among, superseded
-from rocketflow_store.delivery.timer.foreign_deliveries import foreign_deliveries
 from rocketflow_store.delivery.timer.placement import is_done, tick_of
+from rocketflow_store.delivery.timer.shared_delivery import exclusive_delivery
 from rocketflow_store.delivery.timer.timer_commits import TIMER_SINK_ID, TimerCounts, precisions, progress_of
 from rocketflow_store.delivery.timer.timer_rows import TIMER_QUEUE_ID, TimerRows, read_timer_rows, real_places
-from rocketflow_store.delivery.timer.turns import my_turn
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.property_names import PROPERTY_UNIQ_KEY
@@ -33,14 +33,14 @@ _MOST_STEPS: Final = 1_000
 
 
 def timers_wait(reader: TimerReads) -> bool:
-    """Return whether timer messages are in the store."""
+    """Return True if the store holds timer messages."""
     low, high = reader.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
     return low < high
 
 
 @dataclass(frozen=True, slots=True)
 class TimerSample:
-    """One message that is due: where it goes, when it was due (ms), and where it waits."""
+    """One due message: the topic and queue it goes to, its due time (ms), and the place where it waits."""
 
     topic: str
     queue_id: int
@@ -52,11 +52,11 @@ class TimerSample:
 
 @dataclass(frozen=True, slots=True)
 class TimerRun:
-    """What a run did, or would do (`dry_run`). `until_ms`: what was due before is done.
+    """Counts of the messages that a run handled, or would handle (`dry_run`): those due before `until_ms`.
 
-    `deleted` were recalled, `already_delivered` another writer had delivered; `rolled` were put again on their way.
-    `skipped` cannot be read, or do not say when they are due and where they belong: they are looked at once.
-    `pending` wait, the first of them until about `next_due_ms` (None without any; then something is to be done).
+    `deleted` messages were recalled, `already_delivered` ones had been delivered by a broker, `rolled` ones were copied
+    into the timer topic. `skipped` messages cannot be read, or have no due time or no real topic and queue; they are
+    read once. `pending` messages wait, the first of them until about `next_due_ms` (None if none waits).
     """
 
     until_ms: int
@@ -82,26 +82,28 @@ def deliver_due_timers(
     progress: Callable[[TimerRun], None] | None = None,
     sample: int = 10,
 ) -> TimerRun:
-    """Deliver every timer message that is due now, or was due at `until_ms` (never ahead of the store's clock).
+    """Deliver every timer message that is due before the earlier of now (the store's clock) and `until_ms`.
 
-    Each is delivered once, however often this is killed, repeated or run twice. `progress` is told behind every commit.
-    With `dry_run` nothing is written, and a StoreReader will do; `sample` is how many messages are shown.
+    Each message is delivered once, even if runs are killed, repeated or concurrent. `progress` is called after every
+    commit. With `dry_run` nothing is written, and a StoreReader is enough; `sample` limits the samples returned.
     """
     if dry_run:
-        return _what_is_due(store, until_ms, sample)
+        return _dry_run(store, until_ms, sample)
     if not isinstance(store, MessageStore):
-        raise StoreConfigError("store", type(store).__name__, "delivery needs the store open for writing")
-    with my_turn(store, run_id) as delivery:
+        raise StoreConfigError(
+            "store", type(store).__name__, "is not open for writing, which delivery needs; pass a MessageStore"
+        )
+    with exclusive_delivery(store, run_id) as delivery:
         now_ms = store.config.clock.now_ms()
         until = tick_of(now_ms if until_ms is None else min(until_ms, now_ms), store.config.timer_precision_ms)
         before = replace(delivery.counts)
 
-        def told(counts: TimerCounts) -> None:
+        def report(counts: TimerCounts) -> None:
             if progress is not None:
                 progress(_run(until, counts.since(before)))
 
-        for _ in range(_MOST_STEPS):  # what was put again on its way comes in again
-            if not delivery.step(until, told):
+        for _ in range(_MOST_STEPS):  # rolled messages are taken in again
+            if not delivery.step(until, report):
                 break
         return _run(until, delivery.counts.since(before), *delivery.pending())
 
@@ -121,16 +123,16 @@ def _run(until_ms: int, counts: TimerCounts, pending: int = 0, next_due_ms: int 
     )
 
 
-def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerRun:
-    """A run that writes nothing: all is taken from the log."""
+def _dry_run(reads: TimerReads, until_ms: int | None, sample: int) -> TimerRun:
+    """Return the counts of a run that reads the log alone and writes nothing."""
     last = last_commit(reads, TIMER_SINK_ID)
     now_ms = reads.config.clock.now_ms()
-    done, foreign_from = progress_of(reads, last)
+    done, search_from = progress_of(reads, last)
     precision_ms, step_ms = precisions(done, reads.config.timer_precision_ms)
     until = tick_of(now_ms if until_ms is None else until_ms, step_ms)
     rows, skipped = _rows_to_do(reads, done)
     due, waiting = rows.take(rows.due < until), rows.take(rows.due >= until)
-    selection = Selection(precision_ms, foreign_deliveries(reads, foreign_from, reads.max_phy_offset, TIMER_SINK_ID))
+    selection = Selection(precision_ms, broker_deliveries(reads, search_from, reads.max_phy_offset, TIMER_SINK_ID))
     selection.note_deletes(reads, due.take(due.deletes))
     finals = due.take(~due.deletes)
     order = np.lexsort((finals.phy_offsets, finals.due))
@@ -160,13 +162,13 @@ def _what_is_due(reads: TimerReads, until_ms: int | None, sample: int) -> TimerR
 
 
 def _rows_to_do(reads: TimerReads, done: TimerProgress) -> tuple[TimerRows, int]:
-    """Return the timer messages that are not done, and how many of all cannot be read."""
+    """Return (timer messages that are not done, number of messages that cannot be read)."""
     low, high = reads.bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
     parts, copies = [], Counter[str]()
     for block, records in read_timer_rows(reads, low, high):
         parts.append(block)
         copies.update(copies_among(block, records))
-    rows = TimerRows.together(parts)
+    rows = TimerRows.concatenate(parts)
     skipped = high - low - len(rows)
     spent = rows.deletes & (rows.due >= done.read_ms)
     rows = rows.take(~is_done(done, rows) | spent)

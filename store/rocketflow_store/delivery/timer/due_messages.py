@@ -1,4 +1,4 @@
-"""Which of the messages that are due are delivered: not those that were deleted, or that somebody else delivered."""
+"""Selection of the due messages to deliver: without those that were recalled, rolled, or delivered by a broker."""
 
 from __future__ import annotations
 
@@ -37,26 +37,51 @@ _BLOCK_ROWS = 1 << 13
 _BLOCK_BYTES = 4 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class DueMessages:
+    """Places of messages to deliver, one element a message, in order; `late` ones were taken in after they were due."""
+
+    ticks: Ints
+    phy_offsets: Ints
+    sizes: Ints
+    late: Mask
+
+    @classmethod
+    def empty(cls) -> DueMessages:
+        """Return an instance without messages."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, np.zeros(0, bool))
+
+    @classmethod
+    def merge(cls, parts: list[DueMessages]) -> DueMessages:
+        """Return the messages of all `parts`, in the order of ticks and physical offsets."""
+        ticks, phy_offsets, sizes, late = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("ticks", "phy_offsets", "sizes", "late")
+        )
+        order = np.lexsort((phy_offsets, ticks))
+        return cls(ticks[order], phy_offsets[order], sizes[order], late[order])
+
+
 @dataclass(slots=True)
 class Selection:
-    """What is left out of what is due, and how often that happened."""
+    """Recalls and deliveries of a broker that exclude due messages, with counts of the excluded ones."""
 
     precision_ms: int
-    foreign: Counter[str]
-    """Deliveries of another writer, by message (`identities`), that no message was left out for yet."""
+    broker_delivered: Counter[str]
+    """Deliveries of a broker, by message (`identities`), that did not exclude a message yet."""
     deletes: set[tuple[int, str]] = field(default_factory=set)
-    """(tick, name) of messages that were recalled; see `recall_names`."""
+    """(tick, name) of recalled messages; see `recall_names`."""
     deleted: int = 0
     already_delivered: int = 0
 
     def note_deletes(self, reads: TimerReads, rows: TimerRows) -> None:
-        """Take up what messages that delete say."""
+        """Add the recalls of the delete messages `rows` to `deletes`."""
         for found, records in blocks_of(reads, rows.phy_offsets, rows.sizes, bodies=False):
             names = records.property_segments().column(PROPERTY_TIMER_DEL_UNIQKEY).to_pylist()
             self.deletes.update(zip(self._ticks(found.due), names, strict=True))
 
     def wanted(self, rows: TimerRows, records: RecordColumns, segments: PropertySegments) -> Mask:
-        """Which of these (final, due) messages are delivered now."""
+        """Return the mask of these (final, due) messages that are to be delivered now."""
         wanted = ~rows.deletes
         if self.deletes:
             recalled = {name for _, name in self.deletes}
@@ -66,22 +91,22 @@ class Selection:
                     if (self._tick(int(rows.due[row])), names[row].as_py()) in self.deletes:
                         wanted[row] = False
                         self.deleted += 1
-        if self.foreign:
+        if self.broker_delivered:
             keys = identities(segments, born_timestamps(records), rows.rolls)
-            for row in np.flatnonzero(np.asarray(_among(keys, self.foreign.keys())) & wanted).tolist():
+            for row in np.flatnonzero(np.asarray(_among(keys, self.broker_delivered.keys())) & wanted).tolist():
                 key = keys[row].as_py()
-                if self.foreign[key] > 0:
-                    self.foreign[key] -= 1
-                    if not self.foreign[key]:
-                        del self.foreign[key]
+                if self.broker_delivered[key] > 0:
+                    self.broker_delivered[key] -= 1
+                    if not self.broker_delivered[key]:
+                        del self.broker_delivered[key]
                     wanted[row] = False
                     self.already_delivered += 1
         return wanted
 
-    def forget_foreign_before(self, due_ms: int) -> None:
-        """Deliveries of messages due before this time are not asked for any more."""
-        for key in [one for one in self.foreign if int(one.split("\x1f")[3] or 0) < due_ms]:
-            del self.foreign[key]
+    def forget_delivered_before(self, due_ms: int) -> None:
+        """Forget a broker's deliveries of messages that were due before `due_ms`."""
+        for key in [one for one in self.broker_delivered if int(one.split("\x1f")[3] or 0) < due_ms]:
+            del self.broker_delivered[key]
 
     def _tick(self, due: int) -> int:
         return due // self.precision_ms
@@ -91,24 +116,27 @@ class Selection:
 
 
 def superseded(reads: TimerReads, rows: TimerRows, copies: Counter[str]) -> Mask:
-    """Which of `rows` were put again on their way: each has a copy, which is looked at instead. `copies` go."""
+    """Return the mask of `rows` that were rolled: their copies are handled instead.
+
+    Each match is subtracted from `copies`, the copies found so far by `identities` of their originals.
+    """
     found = np.zeros(len(rows), bool)
     if not copies or len(rows) == 0:
         return found
     order = np.argsort(rows.phy_offsets, kind="stable")
     places = rows.phy_offsets[order]
-    for told, records in blocks_of(reads, places, rows.sizes[order], bodies=False):
-        keys = identities(records.property_segments(), born_timestamps(records), told.rolls)
+    for block, records in blocks_of(reads, places, rows.sizes[order], bodies=False):
+        keys = identities(records.property_segments(), born_timestamps(records), block.rolls)
         for row in np.flatnonzero(np.asarray(_among(keys, copies.keys()))).tolist():
             key = keys[row].as_py()
             if copies[key] > 0:
                 copies[key] -= 1
-                found[order[np.searchsorted(places, told.phy_offsets[row])]] = True
+                found[order[np.searchsorted(places, block.phy_offsets[row])]] = True
     return found
 
 
 def copies_among(rows: TimerRows, records: RecordColumns) -> Counter[str]:
-    """Of which messages the rows are copies that were put again on their way."""
+    """Count the originals (by `identities`) of those `rows` that are copies of rolled messages."""
     again = np.flatnonzero(rows.rolls > 0)
     if len(again) == 0:
         return Counter()
@@ -119,7 +147,7 @@ def copies_among(rows: TimerRows, records: RecordColumns) -> Counter[str]:
 def blocks_of(
     reads: TimerReads, phy_offsets: Ints, sizes: Ints, *, bodies: bool
 ) -> Iterator[tuple[TimerRows, RecordColumns]]:
-    """The timer messages at these places, in this order, in blocks of a few MB; what cannot be read is left out."""
+    """Yield the timer messages at these places, in this order, in blocks of a few MB; skip unreadable messages."""
     for block in chunks(sizes, _BLOCK_BYTES, _BLOCK_ROWS):
         units = units_of(phy_offsets[block], sizes[block])
         places = units["phy_offset"].astype(np.int64)
@@ -135,8 +163,8 @@ def blocks_of(
 
 
 def _in_order(parts: list[tuple[TimerRows, RecordColumns]], places: Ints) -> tuple[TimerRows, RecordColumns]:
-    """What was read, laid out anew in the order of `places`."""
-    rows = TimerRows.together([one for one, _ in parts])
+    """Return the messages of `parts` copied into one buffer, in the order of `places`."""
+    rows = TimerRows.concatenate([one for one, _ in parts])
     pieces: list[memoryview] = []
     for _, records in parts:
         view = memoryview(records.buffer)

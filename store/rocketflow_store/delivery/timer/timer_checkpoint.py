@@ -1,4 +1,4 @@
-"""Reading and replacing `config/timercheck`: how far the timer has come."""
+"""Reading and replacing `config/timercheck`, which stores the timer's progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_timer_checkpoint(path: Path) -> TimerCheckpoint:
-    """The timercheck at `path`; all zero where there is none. CorruptRecordError where it is damaged."""
+    """Return the timercheck at `path`, all zero if the file does not exist; raise CorruptRecordError for damage."""
     try:
         data = os_files.read_file(path)
     except FileNotFoundError:
@@ -23,7 +23,7 @@ def read_timer_checkpoint(path: Path) -> TimerCheckpoint:
 
 
 def write_timer_checkpoint(path: Path, checkpoint: TimerCheckpoint) -> None:
-    """Replace the timercheck, durably."""
+    """Replace the timercheck at `path` durably."""
     if not path.parent.is_dir():
         os_files.make_directory(path.parent)
     os_files.write_atomically(path, checkpoint.encode())

@@ -1,4 +1,4 @@
-"""Timer messages as the records that they are put again as: where they belong, or once more on their way."""
+"""Encoding of timer messages that are delivered to their real topics, or rolled into the timer topic."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _LATE_ENQUEUE_MS: Final = (1 << 63) - 1
-"""When a message was taken in that was due before, as RocketMQ says it."""
+"""TIMER_ENQUEUE_MS of a message that was taken in after it was due, as RocketMQ writes it."""
 _ADDED_PROPERTIES: Final = 128
-"""Most bytes that delivery adds to a message's properties."""
+"""The maximum number of bytes that delivery adds to a message's properties."""
 
 
 def delivered_chunk(
     rows: TimerRows, records: RecordColumns, late: npt.NDArray[np.bool_], now_ms: int, config: StoreConfig
 ) -> EncodedChunk:
-    """Messages for the topics and queues that they were sent to."""
+    """Encode messages for the topics and queues that they were sent to."""
     targets = TargetQueues(*real_places(records.property_segments()))
-    taken_in = np.where(late, _LATE_ENQUEUE_MS, _taken_in(rows, config))
-    added = {PROPERTY_TIMER_ENQUEUE_MS: _texts(taken_in), PROPERTY_TIMER_DEQUEUE_MS: _now(rows, now_ms)}
-    return reput(records, targets, config, set_properties=_where_they_fit(records, added))
+    enqueue_ms = np.where(late, _LATE_ENQUEUE_MS, _enqueue_ms(rows, config))
+    added = {PROPERTY_TIMER_ENQUEUE_MS: _texts(enqueue_ms), PROPERTY_TIMER_DEQUEUE_MS: _now(rows, now_ms)}
+    return reput(records, targets, config, set_properties=_without_oversized(records, added))
 
 
 def rolled_chunk(rows: TimerRows, records: RecordColumns, now_ms: int, config: StoreConfig) -> EncodedChunk:
-    """Messages for the timer topic, to be taken in once more."""
+    """Encode messages for the timer topic, with one more roll."""
     zeros = np.zeros(len(rows), np.int32)
     added = {
-        PROPERTY_TIMER_ENQUEUE_MS: _texts(_taken_in(rows, config)),
+        PROPERTY_TIMER_ENQUEUE_MS: _texts(_enqueue_ms(rows, config)),
         PROPERTY_TIMER_DEQUEUE_MS: _now(rows, now_ms),
         PROPERTY_TIMER_ROLL_TIMES: _texts(rows.rolls + 1),
     }
     return reput(records, TargetQueues([TIMER_TOPIC], zeros, zeros), config, set_properties=added)
 
 
-def _taken_in(rows: TimerRows, config: StoreConfig) -> Ints:
+def _enqueue_ms(rows: TimerRows, config: StoreConfig) -> Ints:
     found: Ints = rows.stored // config.timer_precision_ms * config.timer_precision_ms
     return found
 
@@ -68,8 +68,8 @@ def _texts(values: Ints) -> pa.Array:
     return pa.array(values, pa.int64()).cast(pa.string())
 
 
-def _where_they_fit(records: RecordColumns, added: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Without what would make a message's properties too long."""
+def _without_oversized(records: RecordColumns, added: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return `added` with None for the messages whose properties would become too long."""
     sizes = records.properties_ends - records.properties_starts
     fits = sizes + _ADDED_PROPERTIES <= MAX_PROPERTIES_SIZE
     if fits.all():

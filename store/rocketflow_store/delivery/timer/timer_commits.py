@@ -1,4 +1,4 @@
-"""What deliveries of timer messages keep in their commits, and count."""
+"""Progress and counts of timer deliveries, as their commits store them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMER_SINK_ID: Final = "rmq_sys_timer"
 
 @dataclass(slots=True)
 class TimerCounts:
-    """What was done."""
+    """Counts of handled messages."""
 
     delivered: int = 0
     rolled: int = 0
@@ -29,26 +29,26 @@ class TimerCounts:
     skipped: int = 0
 
     def since(self, before: TimerCounts) -> TimerCounts:
-        """What was done behind `before`."""
+        """Return the counts since `before`."""
         return TimerCounts(*(mine - other for mine, other in zip(astuple(self), astuple(before), strict=True)))
 
 
 def precisions(progress: TimerProgress, configured_ms: int) -> tuple[int, int]:
-    """(length of a tick, of what delivery goes on by): a tick that was begun is ended as it was begun."""
+    """Return (length of the tick, length of a step) in ms; a tick that is partly done keeps its length."""
     if progress.precision_ms != configured_ms and (progress.done_below or progress.read_ms % configured_ms):
         return progress.precision_ms, 1000
     return configured_ms, configured_ms
 
 
 def progress_of(reads: TimerReads, commit: CommitEnvelope | None) -> tuple[TimerProgress, int]:
-    """(how far delivery is by its last commit, from where on another writer may have delivered)."""
+    """Return (progress of the last commit, offset from which a broker may have delivered)."""
     if commit is None:
         return TimerProgress(precision_ms=reads.config.timer_precision_ms), reads.min_phy_offset
     progress = decode_progress(commit.progress)
-    start = commit.end_offset if progress.foreign_from < 0 else progress.foreign_from
+    start = commit.end_offset if progress.search_from < 0 else progress.search_from
     return progress, max(start, reads.min_phy_offset)
 
 
 def commit_mark(commit: CommitEnvelope | None) -> tuple[int, int]:
-    """(how many commits there were, a number that tells the last one from any other)."""
+    """Return (number of commits, CRC-32 that identifies the last one)."""
     return (0, 0) if commit is None else (commit.batch_id + 1, crc32(commit.encode()))

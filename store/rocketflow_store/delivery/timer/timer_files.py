@@ -1,7 +1,7 @@
-"""The timer's files together: wheel, log and timercheck, which RocketMQ goes on from, and whether they can be believed.
+"""The timer's files together: wheel, log and timercheck, from which RocketMQ continues too.
 
-They follow from the CommitLog, and are made anew wherever `rocketflow/timer`, which the last orderly end of a delivery
-left, does not say that they are what we wrote: the CRCs of all three, and up to which message they are whole.
+They are derived from the CommitLog. `rocketflow/timer`, which the last clean end of a delivery wrote, stores the CRCs
+of all three files and the message up to which they are complete; if they differ from it, they are rebuilt.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ if TYPE_CHECKING:
 
 
 class TimerFiles:
-    """Wheel and log of one store, open for writing; `queue_offset` is the first message that is not in them."""
+    """Wheel and log of one store, open for writing; `queue_offset` is the first message after the ones in them."""
 
     def __init__(self, paths: StorePaths, config: StoreConfig, precision_ms: int) -> None:
         self._paths, self._config = paths, config
         self.precision_ms, self._window = precision_ms, config.timer_roll_window_slot
-        self.believed = False
-        """Whether the files are those that we left."""
+        self.are_trusted = False
+        """True if the files are unchanged since RocketFlow wrote them."""
         self.queue_offset = self.read_ms = self.newest = 0
         self.commit = 0, 0
-        """`commits` and `commit` of the stop."""
+        """`commits` and `commit` of the TimerStop."""
         self._staged: Path | None = None
-        """Where a log is made that takes the place of the old one at the next flush."""
+        """Directory of a rebuilt log that replaces the old one at the next flush."""
         self.last_logged = -1
-        """Queue offset of the newest message in the log, -1 where there is none."""
+        """Queue offset of the newest message in the log, -1 if the log is empty."""
         self._first_logged = -1
         self.wheel, self.log = self._load() or (TimerWheel(self.precision_ms), None)
 
     log: TimerLog | None
-    """None while the files are to be made anew."""
+    """None while the files are to be rebuilt."""
 
     def _load(self) -> tuple[TimerWheel, TimerLog] | None:
         stop = read_timer_stop(self._paths.timer_stop)
@@ -84,7 +84,7 @@ class TimerFiles:
             if log is not None:
                 log.close()
             return None
-        self.believed = True
+        self.are_trusted = True
         self.queue_offset, self.read_ms, self.newest = stop.queue_offset, stop.read_ms, stop.newest
         self.commit = stop.commits, stop.commit
         self.last_logged = stop.queue_offset - 1
@@ -98,13 +98,13 @@ class TimerFiles:
     def _open_log(self, directory: Path) -> TimerLog:
         return TimerLog(directory, self._config.mapped_file_size_timer_log, self._paths.allocating)
 
-    # -- making them anew
+    # -- rebuild
 
-    def begin_anew(self, read_ms: int) -> None:
-        """An empty wheel and log, whose first tick is `read_ms`; the old files stay until the next flush."""
+    def start_rebuild(self, read_ms: int) -> None:
+        """Start an empty wheel and log whose first tick is `read_ms`; the old files stay until the next flush."""
         if self.log is not None:
             self.log.close()
-        self.believed = False
+        self.are_trusted = False
         if self._paths.timer_stop.exists():
             os_files.remove_file(self._paths.timer_stop)
             os_files.sync_directory(self._paths.timer_stop.parent)
@@ -116,9 +116,9 @@ class TimerFiles:
         self.read_ms = read_ms
 
     def _swap(self) -> None:
-        """Put the log that was made anew into its place, and the wheel.
+        """Replace the timer log and the wheel by the rebuilt ones.
 
-        A broker that started in between would take in all from the first message on that waits.
+        A broker that starts during the swap takes in every message from the first waiting one.
         """
         assert self.log is not None
         assert self._staged is not None
@@ -128,7 +128,7 @@ class TimerFiles:
         for snapshot in self._snapshots():  # a broker prefers the newest to the wheel, whatever the log holds
             os_files.remove_file(snapshot)
         if paths.timer_log.is_dir():
-            why = "timerlog and timerwheel were made anew from the CommitLog"
+            why = "timerlog and timerwheel were rebuilt from the CommitLog"
             events.tell(events.HEALED, paths.root, paths.timer_log, why)
             os_files.remove_tree(paths.timer_log)
         self.log.close()
@@ -144,7 +144,7 @@ class TimerFiles:
     # -- taking in
 
     def add(self, rows: TimerRows) -> None:
-        """Note messages (in the order of their queue) on wheel and log; those that are to be rolled on their way."""
+        """Add messages (in the order of their queue) to wheel and log; messages to roll go to a tick in between."""
         assert self.log is not None
         if len(rows) == 0:
             return
@@ -168,7 +168,7 @@ class TimerFiles:
         self.last_logged = int(rows.queue_offsets[-1])
 
     def add_mark(self, queue_offset: int, phy_offset: int, size: int) -> None:
-        """Note a message that does not wait as the newest of the log: RocketMQ takes up the queue behind that one."""
+        """Append a message that does not wait as the newest of the log: RocketMQ reads the queue after that message."""
         if self.read_ms < self.precision_ms or size <= 0:
             return
         one = np.ones(1, np.int64)
@@ -181,7 +181,7 @@ class TimerFiles:
     # -- what is due
 
     def due_ticks(self, until_ms: int) -> Iterator[tuple[int, Units]]:
-        """(tick, its records in the log, oldest first) of ticks before `until_ms` that were not gone through yet."""
+        """Yield (tick, its records in the log, oldest first) of ticks in `[read_ms, until_ms)`."""
         assert self.log is not None
         ticks, slots = self.wheel.find(self.read_ms, until_ms)
         for tick, slot in zip(ticks.tolist(), slots, strict=True):
@@ -189,15 +189,15 @@ class TimerFiles:
             yield tick, self.log.chain(first, last, self.precision_ms, tick, count)
 
     def pending(self) -> tuple[int, int | None]:
-        """(how many messages wait, without those that delete; the first tick of them)."""
+        """Return (number of messages that wait, without deletes; first tick (ms) that has one, or None)."""
         horizon = self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms
         ticks, slots = self.wheel.find(self.read_ms, horizon)
         return int(np.maximum(slots["num"], 0).sum()), int(ticks[0]) if len(ticks) else None
 
-    # -- leaving
+    # -- the end
 
     def flush(self, read_ms: int, queue_offset: int) -> TimerCheckpoint:
-        """Write log, wheel and timercheck so that RocketMQ, or we, go on there."""
+        """Write log, wheel and timercheck, from which RocketMQ or RocketFlow continues; return the timercheck."""
         assert self.log is not None
         self.read_ms, self.queue_offset = read_ms, queue_offset
         self.log.sync()
@@ -209,8 +209,8 @@ class TimerFiles:
         write_timer_checkpoint(self._paths.timer_check, check)
         return check
 
-    def leave(self, check: TimerCheckpoint, newest: int, commit: tuple[int, int]) -> None:
-        """Say that the files, as they were flushed with `check`, can be believed; the others as in `TimerStop`."""
+    def mark_trusted(self, check: TimerCheckpoint, newest: int, commit: tuple[int, int]) -> None:
+        """Record that the files, as flushed with `check`, can be trusted; `newest` and `commit` as in `TimerStop`."""
         assert self.log is not None
         _, slots = self.wheel.find(self.read_ms, self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms)
         log_begin = min(int(slots["first"].min()), self.log.end) if len(slots) else self.log.end
@@ -227,7 +227,7 @@ class TimerFiles:
             crc32(check.encode()),
         )
         write_timer_stop(self._paths.timer_stop, stop)
-        self.believed = True
+        self.are_trusted = True
 
     def _next_version(self, check: TimerCheckpoint) -> TimerCheckpoint:
         try:
@@ -242,11 +242,11 @@ class TimerFiles:
         )
 
     def expire(self, min_phy_offset: int) -> None:
-        """Delete files of the log whose messages retention took."""
+        """Delete files of the log whose messages all start before `min_phy_offset`, as retention deleted them."""
         if self.log is not None and self._staged is None:
             self.log.expire(min_phy_offset)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files of the log."""
         if self.log is not None:
             self.log.close()

@@ -1,7 +1,7 @@
 """`timerlog/`: a record of 52 bytes for every timer message, in the order of the timer topic's queue.
 
-Records of one tick are a chain: each names the one before it, the slot of the wheel the newest. A file ends with a
-blank record where 52 + 16 bytes do not fit any more.
+Records of one tick are a chain: each stores the position of the one before it, the slot of the wheel that of the
+newest. A file ends with a blank record once 52 + 16 bytes no longer fit.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 _KNOWN_BITS: Final = 0xF
 _CHAIN_SCAN: Final = 8
-"""A range of the log is read as a whole for a chain that is at least one in so many of its records."""
+"""A range of the log is read at once for a chain that makes up at least one in this many of its records."""
 SHORT_CHAIN: Final = 4096
 _CRC_BLOCK: Final = 8 << 20
 
 
 def units_in_file(file_size: int) -> int:
-    """How many records a file of this size holds."""
+    """Return how many records a file of `file_size` bytes holds."""
     return max((file_size - TIMER_BLANK.size) // TIMER_UNIT_SIZE, 0)
 
 
 def decode_units(data: bytes | memoryview, file: object = "timerlog", base: int = 0) -> Units:
-    """The records of a file's bytes up to its blank or its written end.
+    """Return the records of a file's bytes up to its blank record or its written end.
 
-    CorruptRecordError at the first that is none and has anything but zeros in it.
+    Raises: CorruptRecordError: at the first place that holds neither a valid record, nor a blank one, nor zeros.
     """
     count = min(units_in_file(len(data)), len(data) // TIMER_UNIT_SIZE)
     units = np.frombuffer(data, TIMER_UNIT_DTYPE, count)
@@ -55,7 +55,7 @@ def decode_units(data: bytes | memoryview, file: object = "timerlog", base: int 
 
 
 def sound_units(units: Units) -> npt.NDArray[np.bool_]:
-    """Which of the units can be what somebody wrote."""
+    """Return the mask of the units whose fields are in range."""
     fine: npt.NDArray[np.bool_] = (
         (units["size"] == TIMER_UNIT_SIZE)
         & (units["magic"] & ~_KNOWN_BITS == 0)
@@ -68,10 +68,10 @@ def sound_units(units: Units) -> npt.NDArray[np.bool_]:
 
 
 class TimerLog:
-    """The files of one timer log, written at its end. Damage raises CorruptRecordError: the log is made anew then."""
+    """The files of one timer log, appended at its end. Damage raises CorruptRecordError: the log is then rebuilt."""
 
     def __init__(self, directory: Path, file_size: int, staging: Path) -> None:
-        """Files that are there keep their size; new ones, of `file_size`, are made in `staging`."""
+        """Open the files in `directory` at their sizes; create new files of `file_size` in `staging`."""
         self.directory, self._staging = directory, staging
         self._files: list[MappedFile] = []
         self.file_size = file_size
@@ -82,7 +82,7 @@ class TimerLog:
             self._files.append(MappedFile(directory / name, int(name), write=True))
         self._check_files()
         self.end = self._find_end()
-        """Offset behind the last record."""
+        """End offset of the last record."""
 
     def _check_files(self) -> None:
         if not self._files:
@@ -101,7 +101,7 @@ class TimerLog:
         return last.file_from_offset + len(units) * TIMER_UNIT_SIZE
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for mapped in self._files:
             mapped.close()
 
@@ -111,7 +111,7 @@ class TimerLog:
         return self._files[0].file_from_offset if self._files else 0
 
     def places(self, count: int) -> Ints:
-        """Where the next `count` records will stand."""
+        """Return the positions of the next `count` records."""
         per_file = units_in_file(self.file_size)
         number, used = divmod(self.end - self.begin, self.file_size)
         ordinals = number * per_file + used // TIMER_UNIT_SIZE + np.arange(count, dtype=np.int64)
@@ -120,7 +120,7 @@ class TimerLog:
         return found
 
     def append(self, units: Units) -> None:
-        """Write records at the places that `places` told."""
+        """Write `units` at the positions that `places` returns for them."""
         if len(units) == 0:
             return
         positions = self.places(len(units))
@@ -162,12 +162,12 @@ class TimerLog:
         return mapped
 
     def sync(self) -> None:
-        """Make what was appended durable."""
+        """Make the appended records durable."""
         for mapped in self._files[-2:]:
             mapped.sync()
 
     def read(self, start: int, stop: int) -> tuple[Ints, Units]:
-        """(positions, records) of [start, stop), which begins and ends at records of the log."""
+        """Return (positions, records) of `[start, stop)`; both ends are record positions of the log."""
         positions: list[Ints] = []
         found: list[Units] = []
         for mapped in self._files:
@@ -188,14 +188,18 @@ class TimerLog:
         return np.concatenate(positions), np.concatenate(found)
 
     def chain(self, first: int, last: int, precision_ms: int, tick_ms: int, count: int = 0) -> Units:
-        """The records of a tick, oldest first, by the slot's first and last; CorruptRecordError for a broken chain.
+        """Return the records of a tick, oldest first, from the slot's `first` and `last` positions.
 
-        `count` is about how many they are: whether to read all that is between them, or to go from one to the next.
+        `count` is their approximate number: it decides between reading the range at once and following the links.
+
+        Raises: CorruptRecordError: if the chain is broken.
         """
         self._check_place(first)
         self._check_place(last)
         if first > last:
-            raise CorruptRecordError(self.directory, last, "the newest record of a tick stands before its first")
+            raise CorruptRecordError(
+                self.directory, last, f"the newest record of tick {tick_ms} is before its first record at {first}"
+            )
         if (last - first) // TIMER_UNIT_SIZE <= max(SHORT_CHAIN, _CHAIN_SCAN * count):
             return self._chain_in(first, last, precision_ms, tick_ms)
         walked: list[Units] = []
@@ -205,12 +209,12 @@ class TimerLog:
             walked.append(unit)
             previous = int(unit["previous"][0])
             if previous >= at:
-                raise CorruptRecordError(self.directory, at, "a record of a timer log names one behind it")
+                raise CorruptRecordError(self.directory, at, f"the record links to {previous}, which is not before it")
             at = previous
             if at < 0:
                 break
             self._check_place(at)
-            if len(walked) >= SHORT_CHAIN:  # a long chain: look at the rest of its range as a whole
+            if len(walked) >= SHORT_CHAIN:  # a long chain: read the rest of its range at once
                 return np.concatenate([self._chain_in(first, at, precision_ms, tick_ms), *walked[::-1]])
         return np.concatenate(walked[::-1])
 
@@ -221,7 +225,7 @@ class TimerLog:
         links, places = units["previous"][rows], positions[rows]
         if len(rows) == 0 or int(places[0]) != first or int(places[-1]) != last:
             raise CorruptRecordError(
-                self.directory, first, f"the records of tick {tick_ms} are not where its slot says"
+                self.directory, first, f"the records of tick {tick_ms} are not at the positions that its slot stores"
             )
         if not bool((links[1:] == places[:-1]).all()):
             raise CorruptRecordError(self.directory, first, f"the chain of tick {tick_ms} is broken")
@@ -230,10 +234,12 @@ class TimerLog:
     def _check_place(self, position: int) -> None:
         inside = (position - self.begin) % self.file_size if self.file_size else 1
         if not self.begin <= position < self.end or inside % TIMER_UNIT_SIZE:
-            raise CorruptRecordError(self.directory, position, "is no place of a record of the timer log")
+            raise CorruptRecordError(
+                self.directory, position, f"is no position of a record in [{self.begin}, {self.end})"
+            )
 
     def crc(self, start: int) -> int:
-        """CRC-32 of everything from `start` to the end."""
+        """Return the CRC-32 of the bytes from `start` to the end."""
         found = 0
         for mapped in self._files:
             low, high = max(start, mapped.file_from_offset), min(self.end, mapped.end_offset)
@@ -243,8 +249,8 @@ class TimerLog:
         return found
 
     def expire(self, min_phy_offset: int) -> list[Path]:
-        """Delete the oldest files all of whose messages retention took from the CommitLog, never the newest file."""
-        gone = []
+        """Delete the oldest files, never the newest, whose messages all start before `min_phy_offset`; return paths."""
+        deleted = []
         while len(self._files) > 1:
             oldest = self._files[0]
             at = (units_in_file(self.file_size) - 1) * TIMER_UNIT_SIZE
@@ -252,6 +258,6 @@ class TimerLog:
             if not sound_units(unit)[0] or int(unit["phy_offset"][0]) >= min_phy_offset:
                 break
             oldest.destroy()
-            gone.append(oldest.path)
+            deleted.append(oldest.path)
             self._files = self._files[1:]
-        return gone
+        return deleted

@@ -1,11 +1,11 @@
-"""The thread that delivers timer messages of a store that is open for writing, as a broker's does."""
+"""The thread that delivers the timer messages of a store that is open for writing, like a broker's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.delivery.timer.shared_delivery import shared_delivery_of
 from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
-from rocketflow_store.delivery.timer.turns import turns_of
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.model.errors import StoreConfigError
 
@@ -20,19 +20,21 @@ _STEPS_A_TICK: Final = 10
 
 
 class TimerMessageService:
-    """Delivers what is due, from construction until `stop` (before the store is closed). A context manager.
+    """Delivers due messages from construction until `stop` (before the store is closed). A context manager.
 
-    Every `timerFlushIntervalMs` the timer's files are written, so that a broker of RocketMQ that starts behind a kill
-    repeats no more than that; `stop` leaves them exactly as they have to be.
+    Every `timerFlushIntervalMs` the timer's files are written, so that a broker of RocketMQ that starts after a kill
+    repeats the deliveries of that interval at most; `stop` writes them completely.
     """
 
     def __init__(self, store: MessageStore, run_id: str = "") -> None:
         self._store = store
-        self._turns = turns_of(store)
-        with self._turns.lock:
-            if self._turns.delivery is not None:
-                raise StoreConfigError("store", store.path, "has a TimerMessageService already; stop that one first")
-            self._delivery = self._turns.delivery = TimerDelivery(store, run_id)
+        self._shared = shared_delivery_of(store)
+        with self._shared.lock:
+            if self._shared.delivery is not None:
+                raise StoreConfigError(
+                    "store", store.path, "has a TimerMessageService already; stop that service first"
+                )
+            self._delivery = self._shared.delivery = TimerDelivery(store, run_id)
             store.count_timers_by(self._delivery.waiting_at)
         self._flushed_ms = store.config.clock.now_ms()
         self._unflushed = False
@@ -40,7 +42,7 @@ class TimerMessageService:
         self._thread = ServiceThread("timer-message", self._step, interval_s, first_s=0.0)
 
     def _step(self) -> None:
-        with self._turns.lock:
+        with self._shared.lock:
             self._unflushed |= self._delivery.step()
             now_ms = self._store.config.clock.now_ms()
             if self._unflushed and abs(now_ms - self._flushed_ms) >= self._store.config.timer_flush_interval_ms:
@@ -49,32 +51,32 @@ class TimerMessageService:
 
     @property
     def counts(self) -> TimerCounts:
-        """What was done so far."""
+        """Counts of all steps so far."""
         return self._delivery.counts
 
     def waiting_at(self, timestamp_ms: int) -> int:
-        """How many messages wait in the tick of a time, of those that the service looked at."""
+        """Return how many of the messages taken in wait in the tick of `timestamp_ms`."""
         return self._delivery.waiting_at(timestamp_ms)
 
     @property
     def error(self) -> Exception | None:
-        """What the last step raised; it is made again."""
+        """The error that the last step raised, or None; the service repeats the step."""
         return self._thread.error
 
     def wake(self) -> None:
-        """Have the next step made now."""
+        """Run the next step now."""
         self._thread.wake()
 
     def stop(self) -> None:
-        """End the thread, and leave the timer's files so that whoever is next goes on there."""
+        """End the thread, and write the timer's files so that the next writer continues from them."""
         self._thread.stop()
-        with self._turns.lock:
-            if self._turns.delivery is not self._delivery:
+        with self._shared.lock:
+            if self._shared.delivery is not self._delivery:
                 return
             try:
-                self._delivery.leave()
+                self._delivery.finish()
             finally:
-                self._turns.delivery = None
+                self._shared.delivery = None
                 self._store.count_timers_by(None)
                 self._delivery.close()
 

@@ -1,7 +1,6 @@
-"""Messages of the timer topic as columns: what of them decides when they are due, and what they are told apart by.
+"""Messages of the timer topic as columns: their due times, their places, and the names that identify them.
 
-Nothing here trusts a record: one that is damaged, or does not say when it is due and where it belongs, is left out and
-told of.
+No record is trusted: a record that is damaged, or has no due time or no real topic and queue, is skipped and logged.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _UNIT_SEPARATOR: Final = "\x1f"
 
 
 class TimerReads(Protocol):
-    """What the timer needs of a store or a reader."""
+    """The reads of a MessageStore or StoreReader that timer delivery uses."""
 
     path: Path
 
@@ -87,7 +86,7 @@ class TimerReads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimerRows:
-    """Timer messages, one element a message. Times in ms; `rolls` is how often it was put again on its way."""
+    """Timer messages, one element a message. Times in ms; `rolls` counts how often the message was rolled."""
 
     queue_offsets: Ints
     phy_offsets: Ints
@@ -102,12 +101,12 @@ class TimerRows:
         return len(self.queue_offsets)
 
     def take(self, rows: npt.NDArray[Any]) -> TimerRows:
-        """Some of them: a mask, or row numbers."""
+        """Return the rows that `rows` selects: a mask, or row numbers."""
         return TimerRows(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @classmethod
-    def together(cls, parts: Sequence[TimerRows]) -> TimerRows:
-        """The rows of several, one behind another."""
+    def concatenate(cls, parts: Sequence[TimerRows]) -> TimerRows:
+        """Return the rows of all `parts`, in their order."""
         if not parts:
             empty = np.zeros(0, np.int64)
             return cls(empty, empty, empty, empty, empty, empty, np.zeros(0, bool), empty)
@@ -115,23 +114,24 @@ class TimerRows:
 
 
 def read_timer_rows(reads: TimerReads, start: int, end: int) -> Iterator[tuple[TimerRows, RecordColumns]]:
-    """Messages [start, end) of the timer topic in blocks, with their records (row for row)."""
+    """Yield the messages `[start, end)` of the timer topic in blocks, with their records (row for row)."""
     for at in range(start, end, _UNITS_AT_ONCE):
         stop = min(at + _UNITS_AT_ONCE, end)
         units = reads.read_units(TIMER_TOPIC, TIMER_QUEUE_ID, at, stop)
         offsets = np.arange(at, stop)
-        there = ~pre_blank(units)
-        yield from rows_of_units(reads, units[there], offsets[there], bodies=False)
+        exists = ~pre_blank(units)
+        yield from rows_of_units(reads, units[exists], offsets[exists], bodies=False)
 
 
 def rows_of_units(
     reads: TimerReads, units: npt.NDArray[np.void], queue_offsets: Ints | None, *, bodies: bool
 ) -> Iterator[tuple[TimerRows, RecordColumns]]:
-    """The messages that units (phy_offset, msg_size) point at, a run of one log file at a time.
+    """Yield the messages that `units` (phy_offset, msg_size) point at, one run of a log file at a time.
 
-    Without `queue_offsets` the records' own count. `bodies`: they will be given out, so that their CRCs are compared.
+    If `queue_offsets` is None, the queue offsets that the records store are used. With `bodies`, the bodies' CRCs are
+    checked too, since the bodies will be delivered.
     """
-    log, left_out = reads.log, 0
+    log, skipped = reads.log, 0
     phy_offsets = units["phy_offset"].astype(np.int64)
     found_rows = 0
     for part, mapped in log.by_file(phy_offsets):
@@ -141,31 +141,31 @@ def rows_of_units(
             records = log.columns(mapped, units[rows])
         except UnreadableError:
             readable = log.readable(mapped, units[rows])
-            left_out += len(rows) - len(readable)
+            skipped += len(rows) - len(readable)
             rows = rows[readable]
             if len(rows) == 0:
                 continue
             records = log.columns(mapped, units[rows])
-        own = records.field(">i8", 20).astype(np.int64)
-        wanted = own if queue_offsets is None else queue_offsets[rows]
+        stored = records.field(">i8", 20).astype(np.int64)
+        wanted = stored if queue_offsets is None else queue_offsets[rows]
         records.check_place(phy_offsets[rows], wanted, QueueIdentity(TIMER_TOPIC, TIMER_QUEUE_ID, ""))
         faults = log.faults(records, mapped, bodies=bodies)
         good = np.setdiff1d(np.arange(len(rows)), list(faults)) if faults else np.arange(len(rows))
         records = records.keep(good) if faults else records
-        told, fine = timer_rows(records, phy_offsets[rows[good]])
-        left_out += len(rows) - int(fine.sum())
-        if not fine.all():
-            told, records = told.take(fine), records.keep(np.flatnonzero(fine))
-        if len(told):
-            yield told, records
-    left_out += len(units) - found_rows
-    if left_out:
-        why = "timer messages that are damaged or gone, or do not say when they are due and where they belong"
-        events.tell(events.SKIPPED, reads.path, TIMER_TOPIC, why, offset=int(phy_offsets[0]), count=left_out)
+        messages, is_timer = timer_rows(records, phy_offsets[rows[good]])
+        skipped += len(rows) - int(is_timer.sum())
+        if not is_timer.all():
+            messages, records = messages.take(is_timer), records.keep(np.flatnonzero(is_timer))
+        if len(messages):
+            yield messages, records
+    skipped += len(units) - found_rows
+    if skipped:
+        why = "timer messages are damaged or missing, or have no due time or no real topic and queue"
+        events.tell(events.SKIPPED, reads.path, TIMER_TOPIC, why, offset=int(phy_offsets[0]), count=skipped)
 
 
 def timer_rows(records: RecordColumns, phy_offsets: Ints) -> tuple[TimerRows, Mask]:
-    """Sound records as timer messages, and which of them are."""
+    """Return (`records` as rows, mask of the rows that are valid timer messages); the records are undamaged."""
     segments = records.property_segments()
     due, with_due = integers(segments.column(PROPERTY_TIMER_OUT_MS))
     rolls, _ = integers(segments.column(PROPERTY_TIMER_ROLL_TIMES))
@@ -187,7 +187,7 @@ def timer_rows(records: RecordColumns, phy_offsets: Ints) -> tuple[TimerRows, Ma
 
 
 def real_places(segments: PropertySegments) -> tuple[list[str], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """(topics, each row's index among them, each row's queue) that sound timer messages belong to."""
+    """Return (topics, each row's index among them, each row's queue id) that valid timer messages were sent to."""
     encoded = pc.dictionary_encode(segments.column(PROPERTY_REAL_TOPIC))
     queue_ids, _ = integers(segments.column(PROPERTY_REAL_QUEUE_ID))
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32), queue_ids.astype(np.int32)
@@ -204,7 +204,7 @@ def recall_names(segments: PropertySegments) -> tuple[pa.Array, pa.Array]:
 
 
 def identities(segments: PropertySegments, born: Ints, rolls: Ints) -> pa.Array:
-    """What tells a timer message from others, and does not change while it is put again (`rolls` is given apart)."""
+    """Return a string for each message that identifies it and stays the same when it is rolled, except for `rolls`."""
     parts = [
         segments.column(name).fill_null("")
         for name in (
@@ -220,7 +220,7 @@ def identities(segments: PropertySegments, born: Ints, rolls: Ints) -> pa.Array:
 
 
 def born_timestamps(records: RecordColumns) -> Ints:
-    """When each message was born (ms)."""
+    """Return the born timestamp of each message (ms)."""
     return records.field(">i8", 40).astype(np.int64)
 
 

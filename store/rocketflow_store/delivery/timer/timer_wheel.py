@@ -1,7 +1,7 @@
-"""`timerwheel`: for each tick of two weeks where in the timer log the messages are that are due then.
+"""`timerwheel`: for each tick of two weeks, the positions in the timer log of the messages due in it.
 
-1,209,600 slots of 32 bytes (604,800 ticks, twice); a tick's slot is `(ms // precision) % slots`. A slot holds a tick
-only where it names it; else it is empty. All of it is in memory, and what changed is written back.
+1,209,600 slots of 32 bytes (604,800 ticks, twice); a tick's slot is `(ms // precision) % slots`. A slot belongs to the
+tick that it stores and is empty for any other. The complete wheel is in memory; changed slots are written back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _NEAR: Final = 128
-"""Changed slots this close to each other are written together, with what is between them."""
+"""Changed slots at most this far apart are written together, with the slots between them."""
 _FEW_TICKS: Final = 4096
 
 
@@ -37,14 +37,14 @@ class TimerWheel:
 
     @classmethod
     def decode(cls, data: bytes | memoryview, precision_ms: int, file: object = "timerwheel") -> TimerWheel:
-        """The wheel in a file's bytes; CorruptRecordError where they are not as many as a wheel has."""
+        """Return the wheel stored in `data`; raise CorruptRecordError if its length is not WHEEL_SIZE."""
         if len(data) != WHEEL_SIZE:
-            raise CorruptRecordError(file, 0, f"{len(data)} bytes, a timerwheel has {WHEEL_SIZE}")
+            raise CorruptRecordError(file, 0, f"is {len(data)} bytes, expected {WHEEL_SIZE}")
         return cls(precision_ms, np.frombuffer(data, SLOT_DTYPE).copy())
 
     @classmethod
     def load(cls, path: Path, precision_ms: int) -> TimerWheel:
-        """The wheel at `path`, an empty one where there is none."""
+        """Return the wheel at `path`, or an empty one if the file does not exist."""
         try:
             data = os_files.read_file(path)
         except FileNotFoundError:
@@ -54,33 +54,33 @@ class TimerWheel:
         return cls.decode(data, precision_ms, path)
 
     def find(self, from_ms: int, until_ms: int) -> tuple[Ints, npt.NDArray[np.void]]:
-        """(ticks in ms, rising; their slots) of the ticks in [from_ms, until_ms) that hold anything."""
+        """Return (ticks in ms, ascending; their slots) of the ticks in `[from_ms, until_ms)` that are not empty."""
         first, stop = -(-from_ms // self.precision_ms), -(-until_ms // self.precision_ms)
         if stop <= first:
             return np.zeros(0, np.int64), np.zeros(0, SLOT_DTYPE)
         if stop - first <= _FEW_TICKS:
             ticks = np.arange(first, stop)
             found = self.slots[ticks % WHEEL_SLOTS]
-            here = found["tick"] == ticks
-            ticks, found = ticks[here], found[here]
+            is_held = found["tick"] == ticks
+            ticks, found = ticks[is_held], found[is_held]
         else:
             named = self.slots["tick"].astype(np.int64)
             rows = np.flatnonzero((named >= max(first, 1)) & (named < stop))
-            rows = rows[named[rows] % WHEEL_SLOTS == rows]  # of a slot of damage it is not known whose it is
+            rows = rows[named[rows] % WHEEL_SLOTS == rows]  # skip damaged slots, which store a tick of another slot
             rows = rows[np.argsort(named[rows], kind="stable")]
             ticks, found = named[rows], self.slots[rows]
         return ticks * self.precision_ms, found
 
     def count_at(self, timestamp_ms: int) -> int:
-        """How many messages wait in the tick of a time (records without those that delete)."""
+        """Return how many messages, without deletes, wait in the tick of `timestamp_ms`."""
         tick = timestamp_ms // self.precision_ms
         slot = self.slots[tick % WHEEL_SLOTS]
         return int(slot["num"]) if int(slot["tick"]) == tick else 0
 
     def add(self, ticks_ms: Ints, positions: Ints, deletes: npt.NDArray[np.bool_]) -> Ints:
-        """Note records that are about to be appended to the timer log at `positions` (rising); each one's prevPos.
+        """Add records that will be appended to the timer log at `positions` (ascending); return the prevPos of each.
 
-        A slot that holds another tick is begun anew. A delete counts -1.
+        A slot that stores another tick is reset first. A delete counts -1.
         """
         previous = np.full(len(ticks_ms), -1, np.int64)
         if len(ticks_ms) == 0:
@@ -108,7 +108,7 @@ class TimerWheel:
         return previous
 
     def octets(self) -> memoryview:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         return self.slots.view(np.uint8).data
 
     def clear(self) -> None:
@@ -117,7 +117,7 @@ class TimerWheel:
         self._changed = []
 
     def save_as(self, staged: Path, path: Path) -> None:
-        """Replace the file at `path` by all of this wheel, made at `staged` first."""
+        """Write the complete wheel to `staged`, then rename that to `path`."""
         fd = os_files.open_file(staged, write=True, create=True)
         try:
             os_files.preallocate(fd, staged, WHEEL_SIZE)
@@ -130,7 +130,7 @@ class TimerWheel:
         self._changed = []
 
     def save_changes(self, path: Path) -> None:
-        """Write the slots that changed since the last writing into the file at `path`."""
+        """Write the slots that changed since the last save into the file at `path`."""
         if not self._changed:
             return
         fd = os_files.open_file(path, write=True)
@@ -145,7 +145,7 @@ class TimerWheel:
 
 
 def _runs(rows: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """[start, stop) of rows that are near each other."""
+    """Yield `[start, stop)` of each run of rows that are at most `_NEAR` apart."""
     cuts = np.flatnonzero(np.diff(rows) > _NEAR) + 1
     for part in np.split(rows, cuts):
         yield int(part[0]), int(part[-1]) + 1

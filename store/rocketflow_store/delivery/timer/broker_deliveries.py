@@ -1,7 +1,8 @@
-"""Timer messages that another writer delivered: a broker of RocketMQ ran on the directory between two of our commits.
+"""Timer messages that a broker of RocketMQ delivered while it ran on the directory between two RocketFlow commits.
 
-Its own files say only roughly how far it came. The log tells exactly: what a timer delivers has TIMER_DEQUEUE_MS, and
-says which message it is. So the log is searched, from behind our last commit, for that name.
+The broker's files record its progress only roughly. The log records it exactly: a message that a timer delivered has
+the property TIMER_DEQUEUE_MS and identifies the message. So the log is searched for that name after the last RocketFlow
+commit.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ _NAME: Final = f"{PROPERTY_TIMER_DEQUEUE_MS}\x01".encode()
 _BLOCK: Final = 4 << 20
 
 
-def foreign_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -> Counter[str]:
-    """How often each timer message (by `timer_rows.identities`) was delivered in [start, stop) by another writer."""
+def broker_deliveries(reads: TimerReads, start: int, stop: int, sink_id: str) -> Counter[str]:
+    """Count the deliveries of a broker in `[start, stop)` of the log, by message (`timer_rows.identities`)."""
     found: Counter[str] = Counter()
-    ours = _own_commits(reads, start, sink_id)
+    commits = _commit_ranges(reads, start, sink_id)
     for mapped in reads.log_files:
         low, high = max(start, mapped.file_from_offset), min(stop, mapped.end_offset)
         if low < high:
-            hits = _outside(ours, _hits(mapped, low, high))
+            hits = _outside(commits, _hits(mapped, low, high))
             if len(hits):
                 _count(reads, mapped, (low, high), hits, found)
     return found
 
 
-def _own_commits(reads: TimerReads, start: int, sink_id: str) -> list[tuple[int, int]]:
-    """[begin, end) of our own commits behind `start`."""
-    behind = takewhile(lambda place: place >= start, commit_places(reads, sink_id))
-    envelopes = (commit_at(reads, place, sink_id) for place in behind)
+def _commit_ranges(reads: TimerReads, start: int, sink_id: str) -> list[tuple[int, int]]:
+    """Return `[begin, end)` of each RocketFlow commit at or after `start`."""
+    places = takewhile(lambda place: place >= start, commit_places(reads, sink_id))
+    envelopes = (commit_at(reads, place, sink_id) for place in places)
     return [(one.begin_offset, one.end_offset) for one in envelopes if one is not None]
 
 
@@ -66,7 +67,7 @@ def _outside(commits: list[tuple[int, int]], phy_offsets: npt.NDArray[np.int64])
 
 
 def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
-    """Physical offsets at which the name stands."""
+    """Return the physical offsets of the property name in `[low, high)`."""
     found: list[int] = []
     base = mapped.file_from_offset
     parts = [(at, min(at + _BLOCK, high)) for at in range(low, high, _BLOCK)]
@@ -74,7 +75,7 @@ def _hits(mapped: MappedFile, low: int, high: int) -> npt.NDArray[np.int64]:
         at, stop = parts.pop()
         smallest = stop - at <= PAGE_BYTES
         block = _bytes_of(mapped, at - base, min(stop + len(_NAME) - 1, high) - base)
-        if block is None and not smallest:  # what cannot be read is nobody's delivery, what is around it may be
+        if block is None and not smallest:  # halve the range: the pages beside an unreadable page may hold deliveries
             middle = at + (stop - at) // 2
             parts += [(at, middle), (middle, stop)]
             continue
@@ -101,15 +102,15 @@ def _count(
     hits: npt.NDArray[np.int64],
     found: Counter[str],
 ) -> None:
-    """Count the deliveries among the records of [start, stop) = `bounds` in which the name stands."""
+    """Count the deliveries among the records of `[start, stop)` = `bounds` that contain one of `hits`."""
     base, (start, stop) = mapped.file_from_offset, bounds
     for positions, sizes in readable_runs(mapped, start - base, stop - base, reads.record_boundaries()):
-        behind = int(positions[-1] + sizes[-1])
+        end = int(positions[-1] + sizes[-1])
         rows = np.searchsorted(positions, hits - base, side="right") - 1
-        rows = np.unique(rows[(rows >= 0) & (hits - base < behind)])
+        rows = np.unique(rows[(rows >= 0) & (hits - base < end)])
         if len(rows):
             _count_records(reads, mapped, positions[rows], sizes[rows], found)
-        hits = hits[hits - base >= behind]
+        hits = hits[hits - base >= end]
         if len(hits) == 0:
             return
 
