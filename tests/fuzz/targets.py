@@ -74,7 +74,7 @@ from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
-from tests.support.confinement import anywhere, confined_to
+from tests.support.confinement import confined_to, unconfined
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096,
@@ -751,7 +751,7 @@ def small_store() -> Path:
 def damaged_store(data: bytes) -> Path:
     """The small store with bytes of its files overwritten: (file, place, how many), then the bytes."""
     path = room() / "image"
-    with anywhere():
+    with unconfined():
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(small_store(), path)
     files = sorted(one for one in path.rglob("*") if one.is_file() and one.stat().st_size)

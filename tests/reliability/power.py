@@ -21,7 +21,7 @@ from rocketflow_store import (
 )
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.testing import Probe
-from tests.support.checker import Place, Verdict, check, numbers_there
+from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.disk_layer import CHANGES, Call
 from tests.support.independent_reader import parse_record
 from tests.support.simulated_disk import SimulatedDisk, State
@@ -246,6 +246,6 @@ def after_power_loss(
 
 def keys_missing(image: Path) -> list[int]:
     """Numbers of messages that are there and that their key does not lead to."""
-    there = set(numbers_there(image, "t").values())
+    there = set(numbers_in_topic(image, "t").values())
     with StoreReader(image) as reader:
         return [number for number in sorted(there) if len(reader.query_message("t", f"k{number}")) != 1]

@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow_store import MessageStore
 from tests.reliability.power import Run, config
-from tests.support.checker import check, numbers_there
+from tests.support.checker import check, numbers_in_topic
 from tests.support.disk_layer import Call
 from tests.support.independent_reader import Record, log_records
 from tests.support.results import Tally
@@ -84,6 +84,6 @@ def test_what_was_cut_never_comes_back(tmp_path: Path, tally: Callable[..., Tall
             else:
                 state.crash(image, seed, rng.choice((0.1, 0.5, 0.9)))
         MessageStore.open(image, config(flush)).close()
-        assert set(numbers_there(image, "t").values()) == set(kept), context
+        assert set(numbers_in_topic(image, "t").values()) == set(kept), context
         counts.trial(check(image, kept, attempted), context)
         shutil.rmtree(tmp_path / "trial")

@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow_store import MessageStore
 from tests.reliability.test_kills import acknowledged, command, killed
-from tests.support.checker import Place, check, numbers_there
+from tests.support.checker import Place, check, numbers_in_topic
 from tests.support.results import Tally
 from tests.support.trials import seeds
 
@@ -52,7 +52,7 @@ def test_killed_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -
                 with MessageStore.open(store):
                     pass
                 verdict = check(store, promised, attempted)
-                there = {number for number in numbers_there(store, "t").values() if number >= first}
+                there = {number for number in numbers_in_topic(store, "t").values() if number >= first}
                 assert there == set(range(first, first + len(there))), f"{context}: a gap before what is there"
                 promised |= {number: place for number, place in now.items() if number in there}
                 held_back += len(set(now) - there)

@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from tests.reliability.copying import BATCH_ROWS, Copying
 from tests.reliability.driver_process import Driver
-from tests.support.checker import check_copy, numbers_there
+from tests.support.checker import check_copy, numbers_in_topic
 from tests.support.results import Tally
 from tests.support.trials import seeds
 from tests.support.workload import SMALL
@@ -59,7 +59,7 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
         # A queue goes on where it was read to; one that ends before that by now, at its end.
         grown = ends(copying.store)
         resumed = {queue: min(offset, grown[queue]) for queue, offset in read_to.items()}
-        there = numbers_there(copying.store, "in")
+        there = numbers_in_topic(copying.store, "in")
         wanted = {number for (queue, offset), number in there.items() if offset >= resumed[queue]}
         verdict = check_copy(target, {*range(FIRST), *wanted})
         assert verdict.clean, (context, verdict)

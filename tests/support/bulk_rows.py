@@ -1,4 +1,4 @@
-"""Rows to measure with: bodies of one size that do not compress, a key and a tag each."""
+"""Rows for benchmarks: incompressible bodies of one size, with a key and a tag each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(count: int, body_size: int) -> pa.RecordBatch:
 
 
 def lose_derived(store: Path) -> None:
-    """Leave of a store nothing but its log, as an unclean stop."""
+    """Delete everything of a store but its CommitLog, and mark it as stopped uncleanly (`abort`)."""
     for name in _DERIVED:
         target = store / name
         if target.is_dir():

@@ -1,4 +1,4 @@
-"""Was anything lost, doubled, or made up? One answer for every crash test."""
+"""The verdict of every crash test: messages lost, doubled, or made up."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Place = tuple[int, int]
 
 @dataclass
 class Verdict:
-    """Everything here must be empty."""
+    """The problems found in a store; all fields are empty if there are none."""
 
     lost: list[int] = field(default_factory=list)
     phantom: list[int] = field(default_factory=list)
     doubled: list[int] = field(default_factory=list)
     moved: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
-    """Read, although the store said that it refused them."""
+    """Messages that readers get although the store refused them."""
     disorder: list[str] = field(default_factory=list)
-    """Queues with a gap, or whose places or store times do not rise."""
+    """Queues with a gap, or whose physical offsets or store timestamps do not rise."""
     findings: list[str] = field(default_factory=list)
 
     @property
@@ -37,8 +37,8 @@ class Verdict:
         return not (wrong or self.findings)
 
 
-def numbers_there(store: Path, topic: str) -> dict[Place, int]:
-    """What a topic holds, as the product and the independent reader agree."""
+def numbers_in_topic(store: Path, topic: str) -> dict[Place, int]:
+    """Return {place: number} of a topic's messages; assert that the product and the independent reader agree."""
     product: dict[Place, int] = {}
     with StoreReader(store) as reader:
         for queue in reader.queues(topic):
@@ -58,9 +58,9 @@ def check(
     *,
     refused: Collection[int] = frozenset(),
 ) -> Verdict:
-    """Compare acknowledgements ({number: place}) with what is there, read in two ways."""
-    there = numbers_there(store, topic)
-    counts = Counter(there.values())
+    """Compare acknowledgements ({number: place}) with the messages that two readers find in the store."""
+    stored = numbers_in_topic(store, topic)
+    counts = Counter(stored.values())
     for folder, name in (("commitlog", sometimes.ROLL), ("index", sometimes.SEVERAL_INDEX_FILES)):
         if (store / folder).is_dir() and len(list((store / folder).iterdir())) > 1:
             sometimes.hit(name)
@@ -68,7 +68,7 @@ def check(
         lost=sorted(set(acked) - set(counts)),
         phantom=sorted(set(counts) - attempted),
         doubled=sorted(number for number, count in counts.items() if count > 1),
-        moved=sorted(number for number, place in acked.items() if there.get(place) != number),
+        moved=sorted(number for number, place in acked.items() if stored.get(place) != number),
         refused=sorted(set(counts) & set(refused)),
         disorder=disorder(store, topic),
         findings=findings(store),
@@ -76,7 +76,7 @@ def check(
 
 
 def disorder(store: Path, topic: str) -> list[str]:
-    """Queues of a topic whose offsets are not dense, or whose physical offsets or store times do not rise."""
+    """Return the queues of a topic with gaps, or whose physical offsets or store timestamps do not rise."""
     found = []
     with StoreReader(store) as reader:
         for queue in reader.queues(topic):
@@ -93,8 +93,8 @@ def disorder(store: Path, topic: str) -> list[str]:
 
 
 def check_copy(store: Path, numbers: Iterable[int], topic: str = "out") -> Verdict:
-    """Compare the rows that a query had to copy with the topic it copied them to: equal multisets."""
-    wanted, counts = set(numbers), Counter(numbers_there(store, topic).values())
+    """Compare the rows that a query had to copy with its output topic: the multisets must be equal."""
+    wanted, counts = set(numbers), Counter(numbers_in_topic(store, topic).values())
     return Verdict(
         lost=sorted(wanted - set(counts)),
         phantom=sorted(set(counts) - wanted),
@@ -104,5 +104,5 @@ def check_copy(store: Path, numbers: Iterable[int], topic: str = "out") -> Verdi
 
 
 def findings(store: Path) -> list[str]:
-    """What `store verify` has to say against the store."""
+    """Return the findings of `store verify`, a line each."""
     return [f"{one.kind} {one.file} {one.offset}" for one in verify_store(store).findings]

@@ -1,4 +1,4 @@
-"""What a decoder must never do, whatever it is fed: run or load code, start a process, connect, leave its directory."""
+"""A guard for decoders: no input may make them run or load code, start a process, connect, or leave their directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ForbiddenError(AssertionError):
 
 
 class _Guard:
-    """The hook stays for the life of the process (Python cannot take one back) and looks only while it is armed."""
+    """An audit hook. Python cannot remove one, so it stays installed and checks only while `root` is set."""
 
     def __init__(self) -> None:
         self.root: str | None = None
@@ -42,8 +42,8 @@ _GUARD = _Guard()
 
 
 @contextmanager
-def anywhere() -> Iterator[None]:
-    """The test's own work inside of such a block."""
+def unconfined() -> Iterator[None]:
+    """Lift the confinement for the test's own work inside a `confined_to` block."""
     before, _GUARD.root = _GUARD.root, None
     try:
         yield
@@ -53,7 +53,7 @@ def anywhere() -> Iterator[None]:
 
 @contextmanager
 def confined_to(root: Path) -> Iterator[None]:
-    """ForbiddenError where the block loads code, or touches a path outside of `root`."""
+    """Raise ForbiddenError if the block loads code, or touches a path outside `root`."""
     if not _GUARD.installed:
         sys.addaudithook(_GUARD)
         _GUARD.installed = True

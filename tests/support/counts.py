@@ -1,7 +1,7 @@
-"""Counts of the crash tests, a plugin of the test run.
+"""A pytest plugin that collects the counts of the crash tests.
 
-With several test processes each sends what it counted to the one that was started: a row's counts with the report of
-its test, figures and rare paths when the process ends.
+With several test processes each worker sends its counts to the controller: a row's counts with the report of its
+test, figures and rare paths when the worker ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def tally(request: pytest.FixtureRequest) -> Iterator[Callable[..., Tally]]:
-    """`tally(row, variant)`: the counter of a row, shown at the end of the run."""
+    """Provide `tally(row, variant)`, which returns the counter of a row; the run prints all counters at its end."""
     made: list[Tally] = []
 
     def make(row: str, variant: str = "") -> Tally:

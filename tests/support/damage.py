@@ -1,4 +1,4 @@
-"""A small store to be damaged: several files of every kind, and what must be served of it afterwards."""
+"""A small store for damage tests: several files of every kind, and the messages that readers must still get."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Planted:
     bodies: dict[Place, bytes]
 
     def log_file(self, phy_offset: int) -> tuple[Path, int]:
-        """The CommitLog file that holds a physical offset, and the position in it."""
+        """Return the CommitLog file that holds a physical offset, and the position in it."""
         position = phy_offset % CONFIG.mapped_file_size_commit_log
         return self.path / "commitlog" / f"{phy_offset - position:020d}", position
 
     def queue_file(self, topic: str, queue: int, offset: int) -> tuple[Path, int]:
-        """The ConsumeQueue file that holds a unit, and the position in it."""
+        """Return the ConsumeQueue file that holds a unit, and the position in it."""
         position = offset * 20 % CONFIG.mapped_file_size_consume_queue
         return self.path / "consumequeue" / topic / str(queue) / f"{offset * 20 - position:020d}", position
 
     def served(self) -> dict[Place, bytes]:
-        """What a reader gets, damaged rows left out."""
+        """Return the bodies that a reader gets; damaged rows are skipped."""
         with StoreReader(self.path) as reader:
             return bodies_of(reader)
 
     def keys_found(self) -> set[Place]:
-        """Places of the messages that their keys lead to."""
+        """Return the places of the messages that a query for their key finds."""
         with StoreReader(self.path) as reader:
             return {
                 place
@@ -55,7 +55,7 @@ class Planted:
 
 
 def bodies_of(reader: StoreReader) -> dict[Place, bytes]:
-    """Every body that a reader gives out, damaged rows left out."""
+    """Return every body that a reader returns; damaged rows are skipped."""
     found: dict[Place, bytes] = {}
     for topic in reader.topics():
         for queue in reader.queues(topic):
@@ -71,7 +71,7 @@ def key_of(place: Place) -> str:
 
 
 def make(path: Path) -> Planted:
-    """300 messages in two topics of two queues, stopped in order, with two consumers' positions."""
+    """Write 300 messages to two topics of two queues, commit two consumer offsets, and close the store."""
     places: dict[Place, tuple[int, int]] = {}
     bodies: dict[Place, bytes] = {}
     with MessageStore.open(path, CONFIG) as store:
@@ -91,13 +91,13 @@ def make(path: Path) -> Planted:
     return Planted(path, places, bodies)
 
 
-def copied(whole: Planted, path: Path) -> Planted:
-    shutil.copytree(whole.path, path)
-    return Planted(path, whole.places, whole.bodies)
+def copied(original: Planted, path: Path) -> Planted:
+    shutil.copytree(original.path, path)
+    return Planted(path, original.places, original.bodies)
 
 
 def flip(file: Path, position: int, mask: int = 0x10) -> None:
-    """Change bits of one byte."""
+    """Flip the bits of `mask` in one byte."""
     with file.open("r+b") as opened:
         opened.seek(position)
         (byte,) = opened.read(1)
@@ -106,7 +106,7 @@ def flip(file: Path, position: int, mask: int = 0x10) -> None:
 
 
 def digests(path: Path) -> dict[str, str]:
-    """Every file of a store."""
+    """Return {relative path: SHA-256} of every file of a store."""
     return {
         str(one.relative_to(path)): hashlib.sha256(one.read_bytes()).hexdigest()
         for one in sorted(path.rglob("*"))
@@ -115,7 +115,7 @@ def digests(path: Path) -> dict[str, str]:
 
 
 def readable(path: Path) -> bool:
-    """Whether a reader can be had at all."""
+    """Return True if a reader of the store can be opened."""
     try:
         StoreReader(path).close()
     except StoreError:

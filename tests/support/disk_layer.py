@@ -1,8 +1,8 @@
-"""Another disk under the engine: a layer that sees every system call of `rocketflow_store.files.disk`.
+"""Layers between the engine and the disk, which see every system call of `rocketflow_store.files.disk`.
 
-`Layer` is the base: it stands between the engine and the calls while its `with` block runs, in this process, for all
-threads. Layers stack. `Recording` keeps what was called, `Failing` makes calls fail, `simulated_disk.SimulatedDisk`
-knows what a power loss would leave.
+`Layer` is the base: it intercepts the calls of all threads of this process while its `with` block runs. Layers stack.
+`Recording` keeps the calls, `Failing` makes calls fail, `simulated_disk.SimulatedDisk` knows the files that would
+survive a power loss.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ KINDS = tuple(sorted({*CHANGES, *READS, "close", "fstat", "statvfs", "lseek", "u
 
 
 _MAPS: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
-"""Files of the maps that were made while a layer was there."""
+"""Files of the maps that were created under a layer."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call: which, on which file (None where it has none), with which arguments."""
+    """One system call: its kind, its file (None if it has none), its arguments."""
 
     kind: str
     path: Path | None
     args: tuple[Any, ...]
 
     def creates(self) -> bool:
-        """Whether it opens a file that may be new."""
+        """Return True if the call opens a file that may be new."""
         return self.kind == "open_file" and bool(self.args[1] & os.O_CREAT)
 
 
 class Layer:
-    """Passes every call on; `around` is what others change."""
+    """Passes every call on; subclasses override `around`."""
 
     def __init__(self) -> None:
         self._below: dict[str, Any] = {}
 
     def around(self, call: Call, do: Callable[[], Any]) -> Any:
-        """Make the call by `do()`, or something else instead."""
+        """Make the call by `do()`, or do something else instead."""
         return do()
 
     def __enter__(self) -> Self:
@@ -105,10 +105,10 @@ class Recording(Layer):
 
 
 class Failing(Layer):
-    """Makes the `nth` call (from 1) of some kinds fail with an error number; with `on` every one from then on.
+    """Makes the `nth` call (from 1) of some kinds fail with an error number; with `on` also every later one.
 
-    `where` says which calls count. A `short` write writes half of its bytes first, and fails when it is asked for the
-    rest. `error` may be an exception (a MemoryError, say) instead of an error number.
+    Only calls for which `where` returns True count. A `short` write first writes half of its bytes and fails when it is
+    asked for the rest. `error` may be an exception (a MemoryError, say) instead of an error number.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Failing(Layer):
         self._lifted = False
 
     def lift(self) -> None:
-        """The cause is gone: nothing fails any more."""
+        """Let all further calls succeed."""
         self._lifted = True
 
     def around(self, call: Call, do: Callable[[], Any]) -> Any:
@@ -156,7 +156,7 @@ def _os_error(number: int, path: Path | None) -> OSError:
 
 
 class Interrupting(Layer):
-    """Raises KeyboardInterrupt behind the `nth` changing call (from 1) of the thread that made it: a signal came."""
+    """Raises KeyboardInterrupt after the `nth` changing call (from 1) of the creating thread, as a signal does."""
 
     def __init__(self, nth: int) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ DERIVED = ("consumequeue", "batchconsumequeue", "index")
 
 
 def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -> None:
-    """Topics of every kind, delays, transactions, batches, light queues, messages with and without keys."""
+    """Write topics of every kind: plain and batch queues, LMQs, delayed messages, with and without keys and tags."""
     rng, clock = random.Random(seed), ManualClock(1_700_000_000_000)
     with MessageStore.open(path, replace(config, clock=clock)) as store:
         store.create_topic("batches", 2, queue_type="BatchCQ")
@@ -40,8 +40,8 @@ def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -
                 result = store.put_message(batch)
             elif kind == 1:
                 names = rng.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], rng.randrange(1, 3))
-                light = {"INNER_MULTI_DISPATCH": ",".join(names)}
-                result = store.put_message(Message("plain", body, properties=light, queue_id=rng.randrange(3)))
+                lmq = {"INNER_MULTI_DISPATCH": ",".join(names)}
+                result = store.put_message(Message("plain", body, properties=lmq, queue_id=rng.randrange(3)))
             else:
                 message = Message(
                     f"t{rng.randrange(3)}",
@@ -56,10 +56,10 @@ def make(path: Path, seed: int, count: int = 400, config: StoreConfig = SIZES) -
 
 
 def derived(path: Path) -> dict[str, bytes]:
-    """Queues by name, index files by their order."""
+    """Return the bytes of the queues by file name, and of the index files by their order."""
     found = {}
-    for room in DERIVED[:2]:
-        for one in sorted((path / room).rglob("*")):
+    for folder in DERIVED[:2]:
+        for one in sorted((path / folder).rglob("*")):
             if one.is_file():
                 found[str(one.relative_to(path))] = one.read_bytes()
     index = sorted((path / "index").iterdir()) if (path / "index").is_dir() else []
@@ -70,9 +70,9 @@ def everything(path: Path) -> dict[str, bytes]:
     return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
 
 
-def lose(path: Path, *rooms: str) -> None:
-    for room in rooms or DERIVED:
-        shutil.rmtree(path / room, ignore_errors=True)
+def lose(path: Path, *folders: str) -> None:
+    for folder in folders or DERIVED:
+        shutil.rmtree(path / folder, ignore_errors=True)
 
 
 def assert_same(found: dict[str, bytes], wanted: dict[str, bytes], context: object = "") -> None:

@@ -1,4 +1,4 @@
-"""The suite of the flights as pandas sees it: which rows break it."""
+"""The expectation suite of the flights, evaluated with pandas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUITE: Final = Path(__file__).parents[2] / "conf/expectations/flights.json"
 
 
 def bad_flights(flights: pd.DataFrame) -> pd.Series[bool]:
-    """True for the rows that are to be quarantined."""
+    """Return True for each row that breaks the suite and must be quarantined."""
     asked = {
         (one["type"], one["kwargs"].get("column")): one["kwargs"]
         for one in json.loads(SUITE.read_text())["expectations"]

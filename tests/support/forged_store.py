@@ -14,7 +14,7 @@ CONFIG = StoreConfig(mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_con
 
 
 def evil_body(begin: int, crc: bool, size: int) -> bytes:
-    """A body of `size` bytes that begins at physical offset `begin`: a chain of records, nested three deep."""
+    """Return a body of `size` bytes that begins at physical offset `begin`: a chain of records, nested three deep."""
     body = b""
     while len(body) < size - 1200:
         at = begin + len(body)
@@ -25,11 +25,11 @@ def evil_body(begin: int, crc: bool, size: int) -> bytes:
     return (body + encode_blank(FILE_SIZE - end % FILE_SIZE)).ljust(size, b"\0")
 
 
-def aligned_body(begin: int, whole: int, size: int) -> bytes:
-    """Records at the places in a body of `size` bytes where the outer one of `whole` would end if a bit flipped."""
+def aligned_body(begin: int, outer_size: int, size: int) -> bytes:
+    """Return a body of `size` bytes with records wherever the outer record ends if a bit of `outer_size` flips."""
     body = bytearray(size)
-    for bit in range(whole.bit_length()):
-        at = (whole ^ 1 << bit) - HEAD
+    for bit in range(outer_size.bit_length()):
+        at = (outer_size ^ 1 << bit) - HEAD
         record = forged(begin + at, bit, crc=False)
         if 0 <= at <= size - len(record) and not any(body[at : at + len(record)]):
             body[at : at + len(record)] = record
@@ -37,9 +37,9 @@ def aligned_body(begin: int, whole: int, size: int) -> bytes:
 
 
 def made(path: Path, where: str, *, crc: bool, aligned: int = 0) -> tuple[int, int]:
-    """A store with such a message among others: its physical offset and the length of its body.
+    """Write a store with such a message among others; return its physical offset and the length of its body.
 
-    `aligned` is the size of its record, where the forged ones stand at places that its size names with a bit flipped.
+    If `aligned` is not 0, it is the size of the message's record, and the body is an `aligned_body`.
     """
     size = 9000
     with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=crc)) as store:

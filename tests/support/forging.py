@@ -1,4 +1,4 @@
-"""Records as a malicious sender writes them into the body of a message."""
+"""Forged records, as a malicious sender writes them into the body of a message."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ HOST: Final = encode_host("127.0.0.1:10911")
 
 
 def forged(phy_offset: int, number: int, *, crc: bool, inside: bytes = b"", topic: bytes = b"secret") -> bytes:
-    """A complete record that names `phy_offset` as its own place, with `inside` in its body."""
+    """Return a complete record with `phy_offset` as its physical offset and `inside` in its body."""
     fields = RecordFields(topic, 0, b"forged" + inside, b"KEYS\x01secret\x02TAGS\x01a", 0, 0, 1, HOST, HOST)
     return encode_record(fields, phy_offset, number, 1_700_000_000_000, crc)

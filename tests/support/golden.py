@@ -1,4 +1,4 @@
-"""Stores that Apache RocketMQ wrote: where they are, with which settings, and how they are unpacked."""
+"""The golden stores, written by Apache RocketMQ: their names, settings and unpacking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three file formats, read with struct alone: shares no code with the product, so that it can disagree with it."""
+"""A reader of the three file formats that uses struct alone; it shares no code with the product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 
 @dataclass(frozen=True)
 class Record:
-    """One message as its bytes say."""
+    """One message, decoded from its record."""
 
     topic: str
     queue_id: int
@@ -24,7 +24,7 @@ class Record:
 
 
 def parse_record(data: bytes, at: int) -> Record | None:
-    """The record at `at`, None where there is none that is whole."""
+    """Return the record at `at`, or None if there is no complete and valid one."""
     if at + 91 > len(data):
         return None
     size, magic, crc, queue_id, _flag, queue_offset, phy_offset, sys_flag, _born = struct.unpack_from(
@@ -52,7 +52,7 @@ def parse_record(data: bytes, at: int) -> Record | None:
 
 
 def log_records(store: Path) -> Iterator[Record]:
-    """Every record of the CommitLog, in order, up to the first place where there is none."""
+    """Yield the records of the CommitLog in order, up to the first position without a valid one."""
     for file in sorted((store / "commitlog").iterdir()):
         data, at, base = file.read_bytes(), 0, int(file.name)
         while (record := parse_record(data, at)) is not None and record.phy_offset == base + at:
@@ -63,7 +63,7 @@ def log_records(store: Path) -> Iterator[Record]:
 
 
 def queue_units(store: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:
-    """(physical offset, size, tags code) of every unit of a queue, from the first file's first slot on."""
+    """Return (physical offset, size, tags code) of every unit of a queue, from the first file's first slot on."""
     units: list[tuple[int, int, int]] = []
     for file in sorted((store / "consumequeue" / topic / str(queue_id)).iterdir()):
         for unit in struct.iter_unpack(">qiq", file.read_bytes()):
@@ -74,7 +74,7 @@ def queue_units(store: Path, topic: str, queue_id: int) -> list[tuple[int, int, 
 
 
 def queue_messages(store: Path, topic: str) -> dict[tuple[int, int], Record]:
-    """{(queue id, queue offset): record} as the queues name them; a unit without its record is an AssertionError."""
+    """Return {(queue id, queue offset): record} of a topic's queues; assert that every unit has its record."""
     logs = {int(file.name): file.read_bytes() for file in (store / "commitlog").iterdir()}
     size = len(next(iter(logs.values()), b""))
     found: dict[tuple[int, int], Record] = {}

@@ -1,4 +1,4 @@
-"""A real Kafka broker (KRaft, one node) from Maven Central, on free ports of 127.0.0.1, stopped by its process id."""
+"""A real Kafka broker (KRaft, one node) from Maven Central, on free ports of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ listener.name.secured.ssl.keystore.location={keystore}
 
 @dataclass
 class SecuredListener:
-    """A second listener: TLS with a certificate of its own, and one user; made with openssl."""
+    """A second listener: TLS with a certificate from openssl, and one user."""
 
     home: Path
     user: str = "bridge"
@@ -76,11 +76,11 @@ class SecuredListener:
 
     @property
     def certificate(self) -> Path:
-        """What a client has to trust."""
+        """The certificate that a client has to trust."""
         return self.home / "certificate.pem"
 
     def make(self) -> Path:
-        """Key and certificate in one file, as Kafka wants them; JarsNotFetchedError where openssl is missing."""
+        """Create key and certificate and return one file with both; raise JarsNotFetchedError without openssl."""
         openssl = shutil.which("openssl")
         if openssl is None:
             raise JarsNotFetchedError("no openssl to make a certificate")
@@ -94,7 +94,7 @@ class SecuredListener:
 
 
 def kafka_jars() -> Path:
-    """The broker's class path; raises JarsNotFetchedError."""
+    """Return the folder of the broker's jars; raise JarsNotFetchedError if they cannot be fetched."""
     return fetch_jars(
         f"kafka/{KAFKA_VERSION}",
         [
@@ -107,7 +107,7 @@ def kafka_jars() -> Path:
 
 
 def connector_jars() -> list[Path]:
-    """Spark's Kafka connector: the newest set that can be had and runs on Spark 4.3."""
+    """Return the jars of Spark's Kafka connector: the newest available set that runs on Spark 4.3."""
     lib = fetch_jars(
         "kafka/spark-connector-4.2.0",
         [
@@ -127,7 +127,7 @@ class KafkaBroker:
     def __init__(
         self, home: Path, heap: str = "1g", *, quick: bool = False, secured: SecuredListener | None = None
     ) -> None:
-        """`quick` starts in half the time, and is slow ever after."""
+        """Format the data directory and start the broker; `quick` halves the start time but makes it slower later."""
         java = find_java()
         if java is None:
             raise JarsNotFetchedError("no java of version 17 or newer")
@@ -165,13 +165,13 @@ class KafkaBroker:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again with the same data and address."""
+        """Start or restart the broker with the same data and address, and wait until it listens."""
         with self._log.open("a") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self._await_port()
 
     def kill(self) -> None:
-        """SIGKILL, as a machine that goes."""
+        """Kill the process with SIGKILL, as a machine failure does."""
         self._process.kill()
         self._process.wait()
 
@@ -193,7 +193,7 @@ class KafkaBroker:
         self.stop()
 
     def stop(self) -> None:
-        """TERM, and KILL where that takes too long."""
+        """Stop the process with SIGTERM, and after 30 s with SIGKILL."""
         if self._process.poll() is not None:
             return
         self._process.terminate()

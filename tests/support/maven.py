@@ -1,4 +1,4 @@
-"""Jars from Maven Central for tests and benchmarks: fetched once into a cache outside the work tree."""
+"""Jars from Maven Central for tests and benchmarks, fetched once into a cache outside the work tree."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class JarsNotFetchedError(Exception):
-    """The jars cannot be had here; the text says why."""
+    """The jars are not available on this machine; the message says why."""
 
 
 def fetch_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> Path:
-    """Directory with the jars of `group:artifact:version` coordinates, and with what they need if `transitive`.
+    """Return a directory with the jars of `group:artifact:version` coordinates, and their dependencies if `transitive`.
 
     `name` is the cache's folder. Raises JarsNotFetchedError.
     """
     home = cache_directory() / name
     home.mkdir(parents=True, exist_ok=True)
-    with _alone(home):
+    with _locked(home):
         return _fetched(name, home, coordinates, transitive)
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Keep other test processes out of a folder of the cache."""
+def _locked(home: Path) -> Iterator[None]:
+    """Lock a folder of the cache against other test processes."""
     with (home / "busy").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -85,7 +85,7 @@ def _fetched(name: str, home: Path, coordinates: Sequence[str], transitive: bool
 
 
 def java_and_javac() -> tuple[str, str]:
-    """The commands; raises JarsNotFetchedError where one is missing."""
+    """Return the two commands; raise JarsNotFetchedError if one is missing."""
     java, javac = find_java(), shutil.which("javac")
     if java is None or javac is None:
         raise JarsNotFetchedError("no java and javac of version 17 or newer")
@@ -93,8 +93,8 @@ def java_and_javac() -> tuple[str, str]:
 
 
 def compile_java(source: Path, text: str, lib: Path) -> Path:
-    """The folder beside `lib` with the classes of `text` (the content of `source`, or what was made of it)."""
-    with _alone(lib.parent):
+    """Compile `text` (the content of `source`, or generated from it) and return the folder of classes beside `lib`."""
+    with _locked(lib.parent):
         return _compiled(source, text, lib)
 
 

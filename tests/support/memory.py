@@ -1,4 +1,4 @@
-"""How much memory this process has to itself."""
+"""The private memory of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def rss_anon_mib() -> float:
-    """Resident memory that no file backs: what a machine must have for the process, whatever its page cache does."""
+    """Return the resident anonymous memory in MiB: memory that no file backs and the page cache cannot reclaim."""
     found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found.group(1)) / 1024

@@ -2,13 +2,13 @@
 
     with Phase(at_call("unlink", "commitlog")) as phase, ThreadPoolExecutor() as threads:
         cleaning = threads.submit(store.clean)
-        phase.wait()              # retention is about to delete a log file, and stands
-        ...                       # whatever another actor does meanwhile
+        phase.wait()              # retention is held before it deletes a log file
+        ...                       # another actor runs meanwhile
         phase.go()
         cleaning.result()
 
 Points are disk calls (`at_call`, or one of `POINTS` by its name). For a point without a disk call, `at_method` holds
-whoever enters, or leaves, a method of the product.
+the thread that enters, or leaves, a method of the product.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMEOUT_S = 60.0
 
 
 def at_call(kind: str, folder: str = "", *, target: bool = False) -> Callable[[Call], bool]:
-    """Calls of a kind on a file below a folder of that name; `target` looks at a rename's new name."""
+    """Match calls of a kind on a file below a folder of that name; `target` checks a rename's new name."""
 
     def wanted(call: Call) -> bool:
         if call.kind != kind:
@@ -46,7 +46,7 @@ POINTS: dict[str, Callable[[Call], bool]] = {
 
 
 class _Gate:
-    """Holds the `nth` one that comes (and nobody else) until it is let go."""
+    """Holds the `nth` thread that arrives (and no other) until `go` is called."""
 
     def __init__(self, nth: int) -> None:
         self._nth, self._seen = nth, 0
@@ -60,20 +60,20 @@ class _Gate:
         if held:
             self._arrived.set()
             if not self._open.wait(_TIMEOUT_S):
-                raise TimeoutError("nobody let this actor go")
+                raise TimeoutError(f"the held thread was not released within {_TIMEOUT_S:g} s")
 
     def wait(self) -> None:
-        """Return once somebody stands at the point."""
+        """Return once a thread is held at the point."""
         if not self._arrived.wait(_TIMEOUT_S):
-            raise TimeoutError("nobody came to this point")
+            raise TimeoutError(f"no thread reached the point within {_TIMEOUT_S:g} s")
 
     def go(self) -> None:
-        """Let whoever stands there pass."""
+        """Release the held thread."""
         self._open.set()
 
 
 class Phase(Layer):
-    """Holds the thread that makes the `nth` call for which `point` (a name of `POINTS`, or a question) is true."""
+    """Holds the thread that makes the `nth` call for which `point` (a name of `POINTS`, or a predicate) is true."""
 
     def __init__(self, point: str | Callable[[Call], bool], nth: int = 1) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ class Phase(Layer):
         return do()
 
     def wait(self) -> None:
-        """Return once a thread stands at the point."""
+        """Return once a thread is held at the point."""
         self._gate.wait()
 
     def go(self) -> None:
-        """Let it pass."""
+        """Release the held thread."""
         self._gate.go()
 
     def __exit__(self, *error: Any) -> None:

@@ -1,4 +1,4 @@
-"""A stream's query without Spark: the driver's planner, and the tasks that it plans, in this process."""
+"""A streaming query without Spark: the driver's planner and its tasks run in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[str, int, int, bytes]
 
 
 class PlannedQuery:
-    """What Spark does with a source, with its offset log as JSON text."""
+    """Drives a source as Spark does, with an offset log of JSON texts."""
 
     def __init__(self, path: Path | str, clock: ManualClock | None = None, **options: str) -> None:
         self.options = SourceOptions.parse(
@@ -34,13 +34,13 @@ class PlannedQuery:
         self.planner = StreamPlanner(self.options, clock=self.clock, long_poll_s=0.0)
 
     def replay(self) -> list[Row]:
-        """The newest batch once more, by a new run."""
+        """Read the newest batch again, as a restarted query does."""
         self.restart()
         start, end = json.loads(self.log[-2]), json.loads(self.log[-1])
         return self.read(start, end)
 
     def step(self, *, limited: bool = True) -> bool:
-        """One batch; False where there is none."""
+        """Plan and read one batch; return False if there is none."""
         if not self.log:
             self.log.append(json.dumps(self.planner.initial().to_json()))
         start = json.loads(self.log[-1])

@@ -10,15 +10,15 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port(near: tuple[int, ...] = ()) -> int:
-    """A port of 127.0.0.1 that is free together with its neighbours at the given distances.
+    """Return a port of 127.0.0.1 that is free, as are its neighbrandom_source at the given distances.
 
-    It lies below those that the system gives to clients: one of those may go to any connection of another test before
-    the server has it.
+    The port lies below the ephemeral range, so that the system does not assign it to a client connection of another
+    test before the server binds it.
     """
     below = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32768
-    ours = random.SystemRandom()
+    random_source = random.SystemRandom()
     for _ in range(100):
-        port = ours.randrange(below // 2, below - 8) if below > 4096 else 0
+        port = random_source.randrange(below // 2, below - 8) if below > 4096 else 0
         try:
             with socket.socket() as first:
                 first.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""A block that runs as somebody who is not root, so that permissions mean something."""
+"""Blocks that run without root privileges, so that file permissions take effect."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_NOBODY = 65_534
+_UNPRIVILEGED_UID = 65_534
 
 
 @contextmanager
 def open_directory() -> Iterator[Path]:
-    """A temporary directory that everybody may enter; pytest's own are for their owner alone."""
+    """Create a temporary directory that every user may enter; pytest's are for their owner alone."""
     directory = Path(tempfile.mkdtemp(prefix="rocketflow-test-"))
     try:
         directory.chmod(0o755)
@@ -25,11 +25,11 @@ def open_directory() -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Root becomes nobody for the block; everybody else stays who they are."""
+    """Run the block with an unprivileged effective user id if the process runs as root."""
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(_NOBODY)
+    os.seteuid(_UNPRIVILEGED_UID)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Messages that lose their place: one flipped bit of a topic, queueId or queueOffset."""
+"""Messages whose place is damaged: one flipped bit of a record's topic, queueId or queueOffset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Written:
-    """A store at `path`; by place the physical offset of the record, and its body."""
+    """A store at `path`, with the physical offset and the body of the record at each place."""
 
     path: Path
     places: dict[Place, int]
@@ -43,7 +43,7 @@ def made(path: Path, length: int) -> Written:
 
 
 def hit(written: Written, path: Path, place: Place, field: str, bit: int) -> Place:
-    """Flip a bit; the place that the record claims then."""
+    """Flip a bit of a record's field; return the place that the record claims afterwards."""
     phy_offset = written.places[place]
     topic, queue_id, queue_offset = place
     at = {"queueId": 12, "queueOffset": 20, "topic": HEAD + len(written.bodies[place]) + 1}[field]

@@ -1,4 +1,4 @@
-"""Append the records of one store to a new one, with the times and addresses that they had."""
+"""A replay of one store's records into a new store, with their timestamps and hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def records_of(log: Path) -> Iterator[bytes]:
-    """Raw records of a CommitLog directory, in order."""
+    """Yield the raw records of a CommitLog directory, in order."""
     for file in sorted(log.iterdir()):
         data = file.read_bytes()
         position = 0
@@ -36,7 +36,7 @@ def records_of(log: Path) -> Iterator[bytes]:
 
 
 def replay(golden: Path, path: Path, config: StoreConfig) -> int:
-    """Put every record of `golden` into a new store at `path`; how many there were."""
+    """Put every record of `golden` into a new store at `path`; return their number."""
     from dataclasses import replace
 
     clock = ManualClock(0)

@@ -16,31 +16,31 @@ from tests.support.trials import LEVEL, SEED, seeds
 PATH: Final = Path(__file__).parents[1] / "reliability.json"
 LEVELS: Final = ("full", "fast", "sample")
 FIGURES: Final = "figures"
-"""The key beside the levels under which the file has what was measured: {level: {name: values}}."""
+"""The key, beside the levels, of the measured figures in the file: {level: {name: values}}."""
 _measured: dict[str, dict[str, Any]] = {}
 
 
 @dataclass
 class Tally:
-    """What the trials of one row came to."""
+    """The counts of the trials of one row."""
 
     row: str
     variant: str = ""
     trials: int = 0
     hits: int = 0
-    """Trials in which the fault really happened."""
+    """Trials in which the fault was triggered."""
     lost: int = 0
     doubled: int = 0
     phantom: int = 0
     wrong: int = 0
-    """Messages that were not what, or not where, they should be."""
+    """Messages with a wrong body or at a wrong place."""
     seed: int = SEED
     seconds: float = 0.0
     passed: bool = False
     began: float = field(default_factory=time.monotonic, repr=False)
 
     def trial(self, verdict: Verdict | None, context: str, *, hit: bool = True) -> None:
-        """Count one trial and demand that nothing went wrong in it; `context` says how to replay it."""
+        """Count one trial and assert that its verdict is clean; `context` says how to replay it."""
         self.trials += 1
         self.hits += hit
         if verdict is not None:
@@ -51,23 +51,23 @@ class Tally:
             assert verdict.clean, f"{self.row} {self.variant}, {context}: {verdict}"
 
     def assert_happened(self, trials: int | None = None, share: float = 0.75) -> None:
-        """More than that share of the trials, or of so many, had their fault: else the row shows nothing."""
+        """Assert that the fault was triggered in more than `share` of the trials: else the row proves nothing."""
         trials = self.trials if trials is None else trials
         assert self.hits > int(trials * share), f"{self.row} {self.variant}: {self.hits} faults in {trials} trials"
 
     def as_dict(self) -> dict[str, Any]:
-        """What makes an equal one: `Tally(**this)`."""
+        """Return the arguments that create an equal tally: `Tally(**this)`."""
         facts = asdict(self)
         del facts["began"]
         return facts
 
     def line(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the tally as it is written to JSON."""
         return {**self.as_dict(), "seconds": round(self.seconds, 1)}
 
 
 def until_one_happened(counts: Tally, fast: int, full: int) -> Iterator[int]:
-    """The seeds of the trials; of a sample more, up to `fast`, where the fault came too late in all of it."""
+    """Yield the seeds of the trials; if no trial of a sample triggered the fault, continue up to `fast` seeds."""
     first = seeds(fast, full)
     yield from first
     more = range(first.stop, SEED + fast) if LEVEL == "sample" and "RF_TRIALS" not in os.environ else ()
@@ -78,7 +78,7 @@ def until_one_happened(counts: Tally, fast: int, full: int) -> Iterator[int]:
 
 
 def merged(tallies: list[Tally]) -> list[Tally]:
-    """One tally for each row and variant."""
+    """Merge the tallies of each row and variant into one."""
     found: dict[tuple[str, str], Tally] = {}
     for one in tallies:
         into = found.setdefault((one.row, one.variant), Tally(one.row, one.variant, passed=True))
@@ -89,25 +89,25 @@ def merged(tallies: list[Tally]) -> list[Tally]:
 
 
 def measured(name: str, **values: Any) -> None:
-    """A figure of `rows.FIGURES`: reported, never demanded. A later one of that name adds to its lists."""
+    """Report a figure of `rows.FIGURES` (no test asserts it); a later call for the same name extends its lists."""
     known = _measured.setdefault(name, {})
     for key, value in values.items():
         known[key] = known[key] + value if isinstance(value, list) and key in known else value
 
 
 def all_measured() -> dict[str, dict[str, Any]]:
-    """What this process measured, by name."""
+    """Return the figures of this process, by name."""
     return _measured
 
 
 def join_measured(figures: dict[str, dict[str, Any]]) -> None:
-    """Add what another process measured."""
+    """Add the figures of another process."""
     for name, values in figures.items():
         measured(name, **values)
 
 
 def load() -> dict[str, dict[str, dict[str, Any]]]:
-    """What is known: {level: {row and variant: line}}, and FIGURES."""
+    """Read the results of earlier runs: {level: {row and variant: line}}, and FIGURES."""
     try:
         known: dict[str, dict[str, dict[str, Any]]] = json.loads(PATH.read_text("utf-8"))
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def load() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def write(tallies: list[Tally]) -> Path:
-    """The counts under their level; rows that did not run now keep the line of the run before."""
+    """Write the counts under their level; rows that did not run keep the line of their last run."""
     known = load()
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     lines = known.setdefault(LEVEL, {})
@@ -128,7 +128,7 @@ def write(tallies: list[Tally]) -> Path:
 
 
 def table(tallies: list[Tally]) -> list[str]:
-    """The counts, for people."""
+    """Return the counts as lines for the terminal."""
     lines = [f"{'row':<26}{'trials':>7}{'hit':>6}{'lost':>6}{'doubled':>9}{'phantom':>9}{'s':>7}  seed"]
     for one in tallies:
         name = f"{one.row} {one.variant}".strip()

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-IDENTITY: Final = "somebody"
-SECRET: Final = "what-nobody-may-see"
+IDENTITY: Final = "backup-user"
+SECRET: Final = "s3-secret-for-tests"
 BUCKET: Final = "backup"
 _VERSION: Final = "3.0.0"
 _DEADLINE_S: Final = 60
 
 
 class S3Server:
-    """One that runs; it may be stopped before its time."""
+    """A running server; a test may stop it early."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self._process, self.port = process, port
 
     def uri(self, below: str, *, secret: str = SECRET) -> str:
-        """The URI of a directory of the bucket, with credentials."""
+        """Return the URI of a directory of the bucket, with credentials."""
         where = f"scheme=http&endpoint_override=127.0.0.1%3A{self.port}&region=us-east-1"
         return f"s3://{IDENTITY}:{secret}@{BUCKET}/{below}?{where}"
 
@@ -41,7 +41,7 @@ class S3Server:
 
 @contextmanager
 def s3_server(home: Path) -> Iterator[S3Server]:
-    """A server with an empty bucket, kept in `home`; JarsNotFetchedError where it cannot be had."""
+    """Run a server with an empty bucket, stored in `home`; raise JarsNotFetchedError if it is not available."""
     java = find_java()
     if java is None:
         raise JarsNotFetchedError("no java of version 17 or newer")

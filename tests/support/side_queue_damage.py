@@ -1,4 +1,4 @@
-"""Ways to lose or damage the files of batch queues and light queues."""
+"""Functions that delete or damage the files of batch queues and LMQs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small store with a BatchCQ topic and light queues, and what must be served of it whatever happens to its queues."""
+"""A small store with a BatchCQ topic and LMQs, and the messages that it must serve whatever damage its queues have."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ QUEUES = (("batches", 0), ("batches", 1), ("%LMQ%a", 0), ("%LMQ%b", 0), ("plain"
 
 @dataclass
 class SideStore:
-    """What was put: bodies by (topic, queue, queue offset), and where each queue ends."""
+    """The messages of a store: bodies by (topic, queue, queue offset), and the end offset of each queue."""
 
     bodies: dict[Place, bytes]
     ends: dict[tuple[str, int], int]
 
     def put(self, store: MessageStore, first: int, stop: int) -> None:
-        """Records first to stop: batches of 1 to 5 messages, messages in one or both light queues."""
+        """Put records [first, stop): batches of 1 to 5 messages, and messages for one or both LMQs."""
         for number in range(first, stop):
             if number % 2:
                 count = 1 + number % 5
@@ -46,8 +46,8 @@ class SideStore:
             else:
                 names = ["%LMQ%a", "%LMQ%b"] if number % 3 == 0 else ["%LMQ%a"]
                 body = b"light %d " % number * (1 + number % 9)
-                light = {"INNER_MULTI_DISPATCH": ",".join(names)}
-                result = store.put_message(Message("plain", body, tags="t", properties=light, queue_id=0))
+                lmq = {"INNER_MULTI_DISPATCH": ",".join(names)}
+                result = store.put_message(Message("plain", body, tags="t", properties=lmq, queue_id=0))
                 for name in (*names, "plain"):
                     self._noted((name, 0), body, 1)
             assert result.stored, result
@@ -58,7 +58,7 @@ class SideStore:
 
 
 def make(path: Path, config: StoreConfig = CONFIG, count: int = 120) -> SideStore:
-    """Stopped in order after `count` records."""
+    """Write a store of `count` records and close it."""
     made = SideStore({}, {})
     with MessageStore.open(path, config) as store:
         store.create_topic("batches", 2, queue_type="BatchCQ")
@@ -67,15 +67,18 @@ def make(path: Path, config: StoreConfig = CONFIG, count: int = 120) -> SideStor
 
 
 def served(store: MessageStore | StoreReader, *, anyhow: bool = False) -> dict[Place, bytes]:
-    """Every message of every queue, got one after another; `anyhow`, also where a damaged queue does not go on."""
+    """Return every message of every queue, read one after another.
+
+    With `anyhow`, step over offsets of a damaged queue at which a read does not advance.
+    """
     found: dict[Place, bytes] = {}
     for topic, queue_id in QUEUES:
         offset, high = store.bounds(topic, queue_id)
         while offset < high:
             got = store.get_message(topic, queue_id, offset)
             for one in got.messages:
-                light = dict(lmq_units(one.properties))
-                found[topic, queue_id, light.get(topic, one.queue_offset)] = one.body
+                lmq = dict(lmq_units(one.properties))
+                found[topic, queue_id, lmq.get(topic, one.queue_offset)] = one.body
             assert anyhow or got.next_begin_offset > offset, (topic, queue_id, offset, got.status)
             offset = max(got.next_begin_offset, offset + 1)
     return found

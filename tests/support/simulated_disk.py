@@ -1,8 +1,8 @@
-"""What a power loss leaves: a layer that knows which bytes and which names of a directory are on the disk.
+"""A layer that simulates power loss: it knows which bytes and which directory entries are durable.
 
-The live files are real ones below `root`. Beside them stands what is durable: of each file the bytes of its last
+The live files are real ones below `root`. The layer keeps the durable state: of each file the bytes of its last
 successful sync, of each directory the names of its last sync. Between two syncs a 512-byte sector that was written is
-*dirty*; a name that was given, taken or removed is *pending*.
+*dirty*; a name that was created, renamed or removed is *pending*.
 
     with SimulatedDisk(root) as disk:
         ... run a store in root ...
@@ -10,8 +10,8 @@ successful sync, of each directory the names of its last sync. Between two syncs
     state.crash(target, seed, p=0.5)          # a legal image: each dirty block old or new, each pending name too
     state.kill(target)                        # a killed process instead: every byte, but no more durable than before
 
-Maps are part of it: what was stored through a map since the last sync is found by comparing. A sync can be made to
-fail in the three ways that Linux knows (`Flavour`).
+Memory maps are covered: writes through a map since the last sync are found by comparing. A sync can be made to fail in
+the three ways that Linux knows (`Flavour`).
 
 Not modelled: a page that was written back halfway between two of its versions (the log is only ever appended to).
 """
@@ -36,7 +36,7 @@ SECTOR = 512
 
 
 class Flavour(enum.Enum):
-    """What becomes of the dirty pages of a file whose sync failed."""
+    """The state of a file's dirty pages after a failed sync."""
 
     DIRTY = "they stay dirty"
     CLEAN_NEW = "they count as clean, and the cache shows what was written"
@@ -56,12 +56,12 @@ class _File:
     last: bytes = b""
     """The content, once it has no live name."""
     seen: bytes | None = None
-    """Of a mapped file: its content when it was last looked at."""
+    """Of a mapped file: its content at the last comparison."""
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A change of names: `given` now names a file (None for a directory), `taken` are names that went."""
+    """A change of names: `given` now names a file (None for a directory), `taken` was removed."""
 
     given: str | None
     file: int | None
@@ -78,7 +78,7 @@ class FrozenFile:
 
 @dataclass(frozen=True)
 class State:
-    """One instant of a disk."""
+    """A snapshot of a disk."""
 
     names: dict[str, int | None]
     """Durable names; None is a directory."""
@@ -88,24 +88,24 @@ class State:
     times: dict[str, int]
 
     def is_durable(self, name: str, start: int, end: int) -> bool:
-        """Whether bytes [start, end) of the file that is called so now would be there after a power loss."""
+        """Return True if bytes [start, end) of the file with this live name would survive a power loss."""
         number = self.live_names.get(name)
         if number is None or self.names.get(name) != number:
             return False
-        one = self.files[number]  # a sector is there as it was or as it is: bytes that are the same in both are there
+        one = self.files[number]  # a sector survives in its old or its new version: bytes equal in both survive
         return len(one.durable) >= end and one.durable[start:end] == one.live[start:end]
 
     def durable_bytes(self, name: str) -> bytes:
-        """What of a file is on the disk for certain, dirty sectors aside."""
+        """Return the bytes of a file that are on the disk, without its dirty sectors."""
         number = self.names[name]
         assert number is not None
         return self.files[number].durable
 
     def crash(self, target: Path, seed: int, p: float) -> None:
-        """The files that a power loss at this instant leaves: dirty blocks and pending names new with chance `p`.
+        """Write the files of a power loss at this instant: each dirty block and pending name is new with chance `p`.
 
-        The seed also decides how large a block is (512 bytes or 4 KiB), and whether names are as on a journalling
-        file system (a prefix of the changes is kept) or each for itself.
+        The seed also decides the block size (512 bytes or 4 KiB), and whether names change as on a journalling file
+        system (a prefix of the changes is kept) or independently of each other.
         """
         rng = random.Random(f"{seed} {p}")
         block = rng.choice((SECTOR, 4096))
@@ -121,7 +121,7 @@ class State:
         self._write(target, names, contents)
 
     def kill(self, target: Path) -> SimulatedDisk:
-        """The files as a killed process leaves them, on a disk that still has the same durable state."""
+        """Write the files as a killed process leaves them, on a disk with the same durable state."""
         self._write(target, self.live_names, {number: one.live for number, one in self.files.items()})
         return SimulatedDisk(target, after=self)
 
@@ -129,7 +129,7 @@ class State:
         target.mkdir(parents=True)
         for name in sorted(names):
             folder = os.path.dirname(name)
-            if folder and names.get(folder, 0) is not None:  # its directory is not there
+            if folder and names.get(folder, 0) is not None:  # its directory is missing
                 continue
             number = names[name]
             if number is None:
@@ -169,7 +169,7 @@ def _torn(one: FrozenFile, rng: random.Random, p: float, block: int) -> bytes:
 
 
 class SimulatedDisk(Layer):
-    """The disk below `root`; what is there when it is made counts as durable, or what `after` says."""
+    """The disk below `root`; its initial durable state is the files that exist, or that of `after`."""
 
     def __init__(self, root: Path, *, after: State | None = None) -> None:
         super().__init__()
@@ -182,9 +182,9 @@ class SimulatedDisk(Layer):
         self._fds: dict[int, int] = {}
         self._made = 0
         self.on_call: Callable[[Call], None] = lambda _: None
-        """Told of each changing call before it is made, under the disk's lock."""
+        """Called with each changing call before it is made, under the disk's lock."""
         self.fail_sync: Callable[[Call], Flavour | None] = lambda _: None
-        """Asked before each sync: None lets it succeed."""
+        """Called before each sync; None lets it succeed."""
         if after is not None:
             self._resume(after)
         else:
@@ -407,7 +407,7 @@ class SimulatedDisk(Layer):
     # -- looking
 
     def held(self) -> AbstractContextManager[object]:
-        """While this is held nobody changes anything."""
+        """Return the lock that all changing calls need; hold it to keep the disk unchanged."""
         return self._lock
 
     def _content(self, file: _File) -> bytes:
@@ -416,7 +416,7 @@ class SimulatedDisk(Layer):
         return file.last
 
     def freeze(self) -> State:
-        """The disk as it is now."""
+        """Return a snapshot of the disk."""
         with self._lock:
             files = {}
             wanted = {number for number in (*self._names.values(), *self._live.values()) if number is not None}

@@ -1,7 +1,7 @@
-"""Rare paths that a run of all rows must have gone through: one that stays at 0 says that its fault was never injected.
+"""Rare paths that a run of all rows must take: a count of 0 means that its fault was never injected.
 
-What the product reports (`rocketflow_store.telemetry.events`) is counted by itself; `hit` counts the rest. Only what
-happens in the process of the tests is seen.
+Events of the product (`rocketflow_store.telemetry.events`) are counted automatically; `hit` counts the rest. Only
+events in the process of the tests are seen.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ EXPECTED: Final = (
     events.REFUSED,
 )
 ROWS: Final = frozenset({"S03", "S06", "S07", "S09", "S15", "S17", "S18", "S20"})
-"""The rows that together lead there."""
+"""The rows that together take all these paths."""
 
 counts: Counter[str] = Counter()
 
 
 def hit(name: str) -> None:
-    """This happened."""
+    """Count one occurrence of a rare path."""
     counts[name] += 1
 
 
 def never(rows: Collection[str]) -> list[str]:
-    """What a run of these rows should have seen and did not."""
+    """Return the expected paths that a run of these rows did not take."""
     return [name for name in EXPECTED if not counts[name]] if set(rows) >= ROWS else []
 
 

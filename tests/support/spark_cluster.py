@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, started as the README of `rocketflow/spark` says: two workers."""
+"""A Spark standalone cluster of two workers on this machine, started by the commands of rocketflow/spark/README.md."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.support.ports import free_port
 _README: Final = Path(rocketflow.spark.__file__).with_name("README.md")
 _START_SECONDS: Final = 60
 FAST_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-"""For JVMs that live for a test: they compile fast rather than well."""
+"""Options for short-lived JVMs: quick compilation, simple garbage collection."""
 
 
 def _documented() -> tuple[str, list[str]]:
-    """What the README says for such a cluster: the lines that set variables, and the commands, the master's first."""
+    """Return the README's lines that set variables, and its commands that start the cluster, the master's first."""
     chapter = _README.read_text("utf-8").split("## A cluster of one machine", 1)[1]
     lines = chapter.split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
     commands = [line.removesuffix(" &") for line in lines if line.endswith(" &")]
@@ -33,13 +33,13 @@ def _started(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while text not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{text!r} did not come: {log.read_text(errors='replace')[-2000:]}")
+            raise RuntimeError(f"{log} does not contain {text!r}: {log.read_text(errors='replace')[-2000:]}")
         time.sleep(0.1)
 
 
 @contextmanager
 def standalone_cluster(directory: Path) -> Iterator[str]:
-    """Start a cluster by the commands of the README, with a port and directories of its own; yield the master's URL."""
+    """Start a cluster by the README's commands, on a free port and in `directory`; yield the master's URL."""
     prepare_environment()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK_GATEWAY")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"

@@ -12,19 +12,19 @@ SMALL_FILES = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume
 
 
 def small_config(path: Path) -> StoreConfig:
-    """File sizes small enough that tests cross file boundaries."""
+    """Return a configuration with file sizes so small that tests cross file boundaries."""
     return StoreConfig(**SMALL_FILES) if not path.exists() else config_for_store(path, **SMALL_FILES)
 
 
 def append(path: Path, messages: Iterable[Message]) -> None:
-    """Append to the store at `path`, made if it is not there, and close it."""
+    """Append to the store at `path`, created if missing, and close it."""
     with MessageStore.open(path, small_config(path)) as store:
         for result in store.put_messages(list(messages)):
             assert result.stored, result
 
 
 def numbered(topic: str, numbers: Iterable[int], queues: int = 4, label: str = "") -> list[Message]:
-    """Messages with their number as body, spread over queues; tags a/b in turn, key k<number % 10>."""
+    """Return messages with their number as body, spread over queues; tags a/b in turn, key k<number % 10>."""
     return [
         Message(
             topic=topic,
@@ -39,5 +39,5 @@ def numbered(topic: str, numbers: Iterable[int], queues: int = 4, label: str = "
 
 
 def remove_first_log_file(path: Path) -> None:
-    """As retention does."""
+    """Delete the oldest CommitLog file, as retention does."""
     min(path.joinpath("commitlog").iterdir(), key=lambda one: one.name).unlink()

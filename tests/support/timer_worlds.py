@@ -1,4 +1,4 @@
-"""A store with timer messages and a clock of its own, and what must have become of the messages."""
+"""A store with timer messages and a manual clock, and the messages that it must have delivered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMER_FILES = ("timerwheel", "timerlog", "config/timercheck", "rocketflow/timer"
 
 @dataclass
 class Sent:
-    """One message that was sent: `due` is when it was asked for, `recalled` when (ms of the clock)."""
+    """One message; `due`, `sent` and `recalled` (-1: not recalled) are times in ms of the clock."""
 
     number: int
     topic: str
@@ -34,7 +34,7 @@ class Sent:
 
 @dataclass
 class World:
-    """The store at `path` and everything that was sent to it."""
+    """The store at `path` and all messages sent to it."""
 
     path: Path
     roll_window: int = 172_800
@@ -60,7 +60,7 @@ class World:
             yield store
 
     def send(self, store: MessageStore, after_ms: int, topic: str = "t") -> int:
-        """A message that is due `after_ms` from now; its number."""
+        """Send a message that is due `after_ms` from now; return its number."""
         number = len(self.sent)
         due = self.now + after_ms
         properties = {"TIMER_DELIVER_MS": str(due), "UNIQ_KEY": f"K{number}"}
@@ -70,7 +70,7 @@ class World:
         return number
 
     def recall(self, store: MessageStore, number: int) -> None:
-        """Send what recalls a message, as a broker does: of odd ones RocketMQ 5.3.3, of even ones 5.5.0."""
+        """Send the recall of a message as a broker does: RocketMQ 5.3.3 for odd numbers, 5.5.0 for even ones."""
         victim = self.sent[number]
         properties = {
             "TIMER_DEL_UNIQKEY": f"{victim.topic}+K{number}" if number % 2 else f"K{number}",
@@ -82,12 +82,12 @@ class World:
         victim.recalled = self.now
 
     def run(self, until_ms: int | None = None, run_id: str = "") -> TimerRun:
-        """Deliver what is due now."""
+        """Deliver the messages that are due now."""
         with self.open() as store:
             return deliver_due_timers(store, until_ms, run_id=run_id)
 
     def due_by_now(self, at: int) -> set[int]:
-        """Numbers of what a run at a time must have delivered, in all."""
+        """Return the numbers of all messages that must be delivered after a run at this time."""
         tick = at // SECOND * SECOND
         return {
             one.number
@@ -96,7 +96,7 @@ class World:
         }
 
     def delivered(self) -> Counter[int]:
-        """How often each message is there where it was sent to."""
+        """Return how often each message is stored in its target queue."""
         found: Counter[int] = Counter()
         with StoreReader(self.path, self.config()) as reader:
             for topic in {one.topic for one in self.sent.values()}:
@@ -115,14 +115,14 @@ class World:
         return found
 
     def check(self, at: int | None = None) -> None:
-        """Everything due is there once, and nothing else."""
+        """Assert that every due message was delivered once, and no other."""
         found = self.delivered()
         assert set(found) == self.due_by_now(self.now if at is None else at)
         assert not [number for number, times in found.items() if times != 1]
 
 
 def lose_something(world: World, rng: random.Random, kept: Path) -> str:
-    """Do to the timer's files what a disk, a person or an older backup does; what was done."""
+    """Damage the timer's files as a disk, an operator or an older backup does; return the damage."""
     names = [name for name in TIMER_FILES if (world.path / name).exists()]
     kind = rng.choice(["lose", "lose all", "flip", "cut", "old", "nothing"])
     if not names or kind == "nothing":
@@ -161,7 +161,7 @@ def _remove(path: Path) -> None:
 
 
 def keep(world: World, kept: Path) -> None:
-    """A copy of the timer's files as they are."""
+    """Copy the timer's files."""
     shutil.rmtree(kept, ignore_errors=True)
     for name in TIMER_FILES:
         source, target = world.path / name, kept / name

@@ -1,8 +1,8 @@
-"""A process to be killed: puts numbered messages and says which were acknowledged, one line each, before the next.
+"""A process for kill tests: puts numbered messages and prints a line for each acknowledged one before the next put.
 
 python workload.py STORE sync|async|pool FIRST COUNT
 
-With `pool` appends go through a TransientStorePool, and it also says up to which number everything is committed.
+With `pool` appends go through a TransientStorePool, and it also prints the number up to which all are committed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SMALL = {
 
 
 def body(number: int) -> bytes:
-    """A body that checks itself: number, filler, CRC."""
+    """Return a body that can be verified: number, filler, CRC."""
     filler = b"%d:" % number * (number % 40)
     return b"%d|%s|%d" % (number, filler, zlib.crc32(filler))
 
 
 def number_of(raw: bytes) -> int:
-    """The number of a body; ValueError where it is not what `body` made."""
+    """Return the number of a body; raise ValueError if `body` did not make it."""
     number = int(raw.split(b"|", 1)[0])
     if raw != body(number):
         raise ValueError(f"body of {number} is not what was put")

@@ -20,7 +20,7 @@ from rocketflow_store.rebuild.result import RebuildRequest
 from tests.support.damage import flip
 from tests.support.every_kind import SIZES, assert_same, derived, everything, lose, make
 from tests.support.maven import JarsNotFetchedError
-from tests.support.s3_server import BUCKET, SECRET, S3Server, s3_server
+from tests.support.s3_server import BUCKET, IDENTITY, SECRET, S3Server, s3_server
 from tests.support.trials import COMMAND_LINE, environment
 
 
@@ -183,8 +183,8 @@ def test_the_command(s3: S3Server, tmp_path: Path) -> None:
     path, target = tmp_path / "s", tmp_path / "target"
     make(path, 76, 100)
     put(s3.uri("five"), path)
-    plain = s3.uri("five").replace(f"somebody:{SECRET}@", "")
-    keys = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
+    plain = s3.uri("five").replace(f"{IDENTITY}:{SECRET}@", "")
+    keys = {"AWS_ACCESS_KEY_ID": IDENTITY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         whole = [sys.executable, "-c", COMMAND_LINE, "store", "rebuild", *arguments]
