@@ -1,4 +1,4 @@
-"""What crashes and damage leave of stores that were written in every way, with the truth about what was in them."""
+"""Crash images: directories left by crashes and damage, each with the messages that were put into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from tests.apache.judge import JudgedMessage, read_ours
+from tests.apache.judge import JudgedMessage, read_with_rocketflow
 from tests.support.disk_layer import CHANGES, Call
 from tests.support.simulated_disk import SimulatedDisk, State
 
@@ -38,7 +38,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Image:
-    """A directory as something left it. `truth` is all that was ever put; not all of it has to be there."""
+    """A directory after a crash or damage. `truth` is everything that was ever put; the image may hold less."""
 
     path: Path
     kind: str
@@ -46,13 +46,13 @@ class Image:
     truth: dict[tuple[str, int, int], JudgedMessage]
     commits: list[Commit]
     damage: int = -1
-    """Where bytes of the log were changed; -1 where none were."""
+    """The physical offset of changed bytes of the log, or -1."""
     synced: int = 0
-    """Up to where the image itself says that the log was synced."""
+    """The offset up to which the image's confirm file says that the log was synced."""
 
 
 class _Writer:
-    """Random puts, batches, sink commits and flushes, with random instants kept."""
+    """Makes random puts, batches, sink commits and flushes, and keeps snapshots of random instants."""
 
     def __init__(self, disk: SimulatedDisk, room: Path, seed: int) -> None:
         self._disk, self._room = disk, room
@@ -114,14 +114,14 @@ class _Writer:
 
 
 def make_images(room: Path, seed: int) -> list[Image]:
-    """A run of a writer, and one image of each kind from random instants of it."""
+    """Run a writer and return one image of each kind, taken at random instants of the run."""
     rng = random.Random(seed)
     live = room / f"{seed}-live"
     live.mkdir(parents=True)
     with SimulatedDisk(live) as disk:
         writer = _Writer(disk, room, seed)
         writer.go()
-    truth = read_ours(live)
+    truth = read_with_rocketflow(live)
     shutil.rmtree(live)
     images = []
     instants = [one for one in writer.instants if any(name.startswith("commitlog/") for name in one[0].live_names)]
@@ -144,9 +144,9 @@ def make_images(room: Path, seed: int) -> list[Image]:
 
 
 def _hurt(path: Path, kind: str, rng: random.Random) -> tuple[str, int]:
-    """Do the harm; (what, where the log was damaged or -1)."""
+    """Damage the directory; return (a description, the damaged offset of the log or -1)."""
     logs = sorted(one for one in (path / "commitlog").iterdir() if one.stat().st_size)
-    if kind == "torn" or (rng.random() < 0.5 and kind != "cut short"):  # as another writer leaves it
+    if kind == "torn" or (rng.random() < 0.5 and kind != "cut short"):  # another writer leaves no such folder
         shutil.rmtree(path / "rocketflow", ignore_errors=True)
     if kind == "torn":
         last = max(logs)
@@ -165,13 +165,13 @@ def _hurt(path: Path, kind: str, rng: random.Random) -> tuple[str, int]:
         in_log = file.parent.name == "commitlog"
         return f"{file.relative_to(path)} cut to {size}", int(file.name) + size if in_log else -1
     if kind == "derived lost":
-        gone = rng.choice([["consumequeue"], ["index"], ["checkpoint"], ["consumequeue", "index", "checkpoint"]])
-        for name in gone:
+        lost = rng.choice([["consumequeue"], ["index"], ["checkpoint"], ["consumequeue", "index", "checkpoint"]])
+        for name in lost:
             if (path / name).is_dir():
                 shutil.rmtree(path / name)
             else:
                 (path / name).unlink(missing_ok=True)
-        return f"{', '.join(gone)} lost", -1
+        return f"{', '.join(lost)} lost", -1
     file = rng.choice(logs)
     data = bytearray(file.read_bytes())
     end = len(data.rstrip(b"\0"))

@@ -1,4 +1,4 @@
-"""Apache RocketMQ's own store as a judge of directories: fetched once, compiled once, run as a child process."""
+"""Apache RocketMQ's store module as a judge of directories, fetched and compiled once and run as a child process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def versions(*sample: str, of: tuple[str, ...] = VERSIONS) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class JudgedMessage:
-    """A message as one side reads it: its record, and the tags code of its ConsumeQueue unit."""
+    """A message as one side reads it: the fields of its record, and the tags code of its ConsumeQueue unit."""
 
     topic: str
     queue_id: int
@@ -61,7 +61,7 @@ class JudgedMessage:
 
 
 def compiled(name: str, version: str, lib: Path) -> Path:
-    """The folder of the classes of `java/NAME.java`."""
+    """Compile `java/NAME.java` and return the folder of its classes."""
     source = HERE / "java" / f"{name}.java"
     text = source.read_text()
     if version.startswith("5."):  # a class moved between the versions
@@ -70,10 +70,10 @@ def compiled(name: str, version: str, lib: Path) -> Path:
 
 
 class ApacheStore:
-    """The store module of one RocketMQ version; skips the test, with the reason, where it cannot be had."""
+    """The store module of one RocketMQ version; skips the test with the reason if it is not available."""
 
     def __init__(self, version: str, conf: str = "") -> None:
-        """`conf` is added to the store's settings, as lines of a broker.conf."""
+        """Fetch and compile; `conf` holds lines of a broker.conf that are added to the store's settings."""
         self._conf = conf
         try:
             self._java = java_and_javac()[0]
@@ -83,13 +83,16 @@ class ApacheStore:
         self._classes = compiled("Judge", version, self._lib)
 
     def ask(self, store: Path, config: StoreConfig, lines: list[str]) -> list[list[str]]:
-        """Open the directory, ask, close it; the answers as lists of fields."""
+        """Open the directory, send the lines, close it; return the answers as lists of fields."""
         return self._run(str(store), store.parent, config, lines)
 
     def read_each(
         self, stores: list[Path], config: StoreConfig, queues: list[tuple[str, int]]
     ) -> dict[Path, list[JudgedMessage] | None]:
-        """What each directory serves of the queues, None where Apache refuses it; one JVM for all, none is closed."""
+        """Return the messages that each directory serves of the queues, or None if Apache refuses the directory.
+
+        One JVM opens all of them and closes none.
+        """
         reads = [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues]
         lines = [line for store in stores for line in (f"OPEN\t{store}", *reads)]
         found: dict[Path, list[JudgedMessage] | None] = {}
@@ -117,7 +120,7 @@ class ApacheStore:
     def run(
         self, judge: str, arguments: list[str], room: Path, lines: list[str], timeout_s: float = 120
     ) -> list[list[str]]:
-        """What a judge answers to `lines`; it may write in `room`."""
+        """Run a judge and return its answers to `lines`; it may write in `room`."""
         work = room / "judge-home"
         work.mkdir(exist_ok=True)
         class_path = f"{self._lib / '*'}:{self._classes}"
@@ -131,21 +134,21 @@ class ApacheStore:
             env={**os.environ, "JUDGE_CONF": self._conf},
         )
         answers = [line.split("\t") for line in done.stdout.splitlines()]
-        behind = [one for one in answers if one[0] == "BEHIND"]
-        assert not behind, f"Apache's dispatch is {behind[0][1]} bytes behind after {behind[0][2]} ms"
+        lagging = [one for one in answers if one[0] == "LAGGING"]
+        assert not lagging, f"Apache's dispatch lags by {lagging[0][1]} bytes after {lagging[0][2]} ms"
         assert done.returncode == 0, (done.stdout[-1000:], done.stderr[-2000:])
         assert ["CLOSED"] in answers, (done.stdout[-1000:], done.stderr[-2000:])
         return answers
 
     def read(self, store: Path, config: StoreConfig, queues: list[tuple[str, int]]) -> list[JudgedMessage]:
-        """Every message of the queues."""
+        """Return every message of the queues."""
         answers = self.ask(store, config, [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues])
         assert not [one for one in answers if one[0] == "STUCK"], answers
         return [judged(one) for one in answers if one[0] == "MESSAGE"]
 
 
 def judged(fields: list[str]) -> JudgedMessage:
-    """The message of an answer."""
+    """Return the message of an answer."""
     msg_id, born_host, store_host, body, properties = fields[12:17]
     text = base64.b64decode(properties).decode()
     values: list[Any] = [fields[1], *map(int, fields[2:12]), msg_id, normal_host(born_host), normal_host(store_host)]
@@ -154,12 +157,12 @@ def judged(fields: list[str]) -> JudgedMessage:
 
 
 def normal_host(text: str) -> str:
-    """An address as we write it: Java spells IPv6 out in full."""
+    """Return a host as RocketFlow writes it: Java spells IPv6 out in full."""
     return decode_host(encode_host(text))
 
 
-def read_ours(path: Path) -> dict[tuple[str, int, int], JudgedMessage]:
-    """Every message of a directory as our reader gives it, by topic, queue and queue offset."""
+def read_with_rocketflow(path: Path) -> dict[tuple[str, int, int], JudgedMessage]:
+    """Return every message that a StoreReader reads from a directory, by topic, queue and queue offset."""
     found: dict[tuple[str, int, int], JudgedMessage] = {}
     with StoreReader(path) as reader:
         for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
@@ -169,14 +172,14 @@ def read_ours(path: Path) -> dict[tuple[str, int, int], JudgedMessage]:
                 got = reader.get_message(topic, queue_id, offset)
                 assert got.messages, (topic, queue_id, offset, got.status)
                 for one in got.messages:
-                    message = judged_ours(one, codes[one.queue_offset - low])
+                    message = as_judged(one, codes[one.queue_offset - low])
                     found[message.place] = message
                 offset = got.next_begin_offset
     return found
 
 
-def judged_ours(one: MessageExt, tags_code: int) -> JudgedMessage:
-    """Our message in the judge's form."""
+def as_judged(one: MessageExt, tags_code: int) -> JudgedMessage:
+    """Convert a message that RocketFlow read into the judge's form."""
     return JudgedMessage(
         *(one.topic, one.queue_id, one.queue_offset, one.phy_offset, one.store_size, one.flag),
         *(one.born_timestamp, one.store_timestamp, one.sys_flag, one.body_crc, tags_code),

@@ -1,4 +1,4 @@
-"""A real RocketMQ name server and broker over a directory, on free ports of 127.0.0.1, stopped by TERM."""
+"""A real RocketMQ name server and broker over a directory, on free ports of 127.0.0.1, stopped by SIGTERM."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CLIENT_SECONDS = 120.0
 
 
 class RealBroker:
-    """Runs while the context lasts; `port` answers the remoting protocol. Leaving it waits for an orderly stop."""
+    """A broker that runs within a `with` block; `port` serves the remoting protocol. Its end waits for a clean stop."""
 
     def __init__(self, version: str, store: Path, config: StoreConfig, work: Path, conf: str = "") -> None:
-        """`conf` is added to broker.conf."""
+        """Fetch the jars; `conf` holds lines that are added to broker.conf."""
         try:
             self._java = java_and_javac()[0]
             self._lib = fetch_jars(
@@ -56,7 +56,7 @@ class RealBroker:
         self._stop()
 
     def ask(self, topic: str, lines: list[str]) -> list[list[str]]:
-        """What Apache's own client (`java/Client.java`) answers over the network, once the broker serves `topic`."""
+        """Wait until the broker serves `topic` and return the answers of Apache's client (`java/Client.java`)."""
         done = subprocess.run(
             [
                 *(self._java, *FLAGS, f"-Duser.home={self._work}", "-cp", f"{self._lib}/*:{self._classes}"),
@@ -73,7 +73,7 @@ class RealBroker:
         return found
 
     def kill(self) -> None:
-        """SIGKILL for the broker and its name server."""
+        """Kill the broker and its name server with SIGKILL."""
         for process in self._running:
             process.kill()
 
@@ -121,7 +121,7 @@ class RealBroker:
 
 
 def answers(port: int) -> bool:
-    """Whether something accepts connections on the port."""
+    """Return True if a server accepts connections on the port."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True

@@ -1,4 +1,4 @@
-"""A directory from which our retention removed files, opened and appended to by Apache RocketMQ."""
+"""A directory from which RocketFlow's retention removed files, opened and appended to by Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.testing import Probe
-from tests.apache.judge import ApacheStore, read_ours, versions
+from tests.apache.judge import ApacheStore, read_with_rocketflow, versions
 
 pytestmark = pytest.mark.apache
 
@@ -21,10 +21,10 @@ SIZES = StoreConfig(
 
 
 @pytest.mark.parametrize("version", versions("5.3.3"))
-def test_apache_goes_on_behind_our_retention(version: str, tmp_path: Path) -> None:
+def test_apache_appends_after_retention_by_rocketflow(version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
-        store.put_messages([Message("quiet", b"gone %d" % n, queue_id=0) for n in range(7)])
+        store.put_messages([Message("quiet", b"expired %d" % n, queue_id=0) for n in range(7)])
         store.put_messages([Message("t", b"b" * 300, keys=[f"k{n}"], queue_id=n % 2) for n in range(2000)])
         for mapped in Probe(store).log_files[:-2]:
             os.utime(mapped.path, (1_000_000, 1_000_000))
@@ -32,10 +32,10 @@ def test_apache_goes_on_behind_our_retention(version: str, tmp_path: Path) -> No
         assert result.log_files
         assert result.queue_files
         assert result.index_files
-    mine = read_ours(path)
+    expected = read_with_rocketflow(path)
     apache = ApacheStore(version)
-    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == mine
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
+    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     body = base64.b64encode(b"apache").decode()
     answers = apache.ask(path, SIZES, [f"PUT\tt\t0\t{body}\tat\tak", f"PUT\tquiet\t0\t{body}\tat\tak"])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 2

@@ -1,4 +1,4 @@
-"""BatchCQ topics: what Apache RocketMQ 5.x writes we read, what we write it reads; both dispatch to equal bytes."""
+"""BatchCQ topics: RocketFlow and Apache RocketMQ 5.x read each other's messages and dispatch to equal bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BatchJudge(ApacheStore):
 
 @pytest.fixture(scope="module", params=versions("5.5.0", of=VERSIONS_5))
 def apache(request: pytest.FixtureRequest) -> BatchJudge:
-    """RocketMQ has BatchCQ topics since 5.0."""
+    """Provide the judges; RocketMQ has BatchCQ topics since 5.0."""
     return BatchJudge(request.param)
 
 
@@ -63,7 +63,7 @@ def batch_body(number: int) -> bytes:
 
 
 def puts(first: int, stop: int) -> list[str]:
-    """Batches, and a single message in every tenth place."""
+    """Return PUT lines for Apache: batches, and a single message at every tenth place."""
     lines = []
     for number in range(first, stop):
         topic, queue_id = QUEUES[number % 3]
@@ -75,8 +75,8 @@ def puts(first: int, stop: int) -> list[str]:
     return lines
 
 
-def put_ours(store: MessageStore, first: int, stop: int) -> None:
-    """The same."""
+def put_rocketflow(store: MessageStore, first: int, stop: int) -> None:
+    """Put the messages of `puts` with RocketFlow."""
     for number in range(first, stop):
         topic, queue_id = QUEUES[number % 3]
         if number % 10 == 9:
@@ -93,8 +93,8 @@ def make_topics(path: Path) -> None:
         store.create_topic("more", 2, queue_type="BatchCQ")
 
 
-def ours(path: Path) -> dict[str, list[list[str]]]:
-    """What our reader says, in the judge's form."""
+def read_rocketflow(path: Path) -> dict[str, list[list[str]]]:
+    """Return bounds, units and messages as RocketFlow reads them, in the judge's form."""
     found: dict[str, list[list[str]]] = {"BOUNDS": [], "UNIT": [], "MESSAGE": []}
     with StoreReader(path, SIZES) as reader:
         for topic, queue_id in QUEUES:
@@ -125,8 +125,8 @@ def ours(path: Path) -> dict[str, list[list[str]]]:
     return found
 
 
-def theirs(apache: BatchJudge, path: Path, lines: list[str] | None = None) -> dict[str, list[list[str]]]:
-    """What Apache says, after `lines`, which are puts."""
+def read_apache(apache: BatchJudge, path: Path, lines: list[str] | None = None) -> dict[str, list[list[str]]]:
+    """Send `lines` (puts) to Apache; return bounds, units and messages as it reads them."""
     lines = lines or []
     answers = apache.ask(path, SIZES, [*lines, *(f"READ\t{topic}\t{queue_id}" for topic, queue_id in QUEUES)])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * len(lines)
@@ -148,70 +148,70 @@ def queue_files(path: Path) -> dict[str, bytes]:
     }
 
 
-def test_apache_writes_and_we_read(apache: BatchJudge, tmp_path: Path) -> None:
-    """Units, bounds, messages; the queues that our recovery makes of its log are its own, byte for byte."""
+def test_rocketflow_reads_and_rebuilds_batch_queues_of_apache(apache: BatchJudge, tmp_path: Path) -> None:
+    """Units, bounds and messages are equal; queues recovered from Apache's log equal Apache's byte for byte."""
     path = tmp_path / "s"
-    said = theirs(apache, path, puts(0, 200))
-    mine = ours(path)
-    assert len(mine["MESSAGE"]) == len(mine["UNIT"]) == 200
-    assert sum(int(one[6]) & INNER_BATCH_FLAG != 0 for one in mine["MESSAGE"]) == 180
-    assert said == mine
+    judged = read_apache(apache, path, puts(0, 200))
+    expected = read_rocketflow(path)
+    assert len(expected["MESSAGE"]) == len(expected["UNIT"]) == 200
+    assert sum(int(one[6]) & INNER_BATCH_FLAG != 0 for one in expected["MESSAGE"]) == 180
+    assert judged == expected
     assert verify_store(path, SIZES).findings == []
     before = queue_files(path)
     assert len(before) == 12
     shutil.rmtree(path / "batchconsumequeue")
     (path / "abort").touch()
-    topics = ConfigFiles(path / "config").topics  # which a broker has, and its store alone has not
+    topics = ConfigFiles(path / "config").topics  # a broker has it, its store alone does not
     for name in ("batches", "more"):
         topics.put(TopicConfig(name, 2, 2, attributes={"queue.type": "BatchCQ"}))
     with MessageStore.open(path, SIZES) as store:
         assert store.recovery.dispatched == 200
         assert queue_files(path) == before
-        put_ours(store, 200, 260)
-    mine = ours(path)
-    assert theirs(apache, path) == mine
-    assert len(mine["MESSAGE"]) == 260
+        put_rocketflow(store, 200, 260)
+    expected = read_rocketflow(path)
+    assert read_apache(apache, path) == expected
+    assert len(expected["MESSAGE"]) == 260
     assert verify_store(path, SIZES).findings == []
 
 
-def test_we_write_and_apache_reads(apache: BatchJudge, tmp_path: Path) -> None:
-    """It reads what we read, appends behind it, and makes the same queues of our log."""
+def test_apache_reads_and_rebuilds_batch_queues_of_rocketflow(apache: BatchJudge, tmp_path: Path) -> None:
+    """Apache reads the same, appends after it, and recovers the same queues from RocketFlow's log."""
     path = tmp_path / "s"
     make_topics(path)
     with MessageStore.open(path, SIZES) as store:
-        put_ours(store, 0, 200)
-    mine, before = ours(path), queue_files(path)
-    assert theirs(apache, path) == mine
+        put_rocketflow(store, 0, 200)
+    expected, before = read_rocketflow(path), queue_files(path)
+    assert read_apache(apache, path) == expected
     assert queue_files(path) == before
     shutil.rmtree(path / "batchconsumequeue")
     (path / "checkpoint").unlink()
     (path / "abort").touch()
-    assert theirs(apache, path) == mine
+    assert read_apache(apache, path) == expected
     assert queue_files(path) == before
-    said = theirs(apache, path, puts(200, 260))
-    mine = ours(path)
-    assert len(mine["MESSAGE"]) == 260
-    assert said == mine
+    judged = read_apache(apache, path, puts(200, 260))
+    expected = read_rocketflow(path)
+    assert len(expected["MESSAGE"]) == 260
+    assert judged == expected
     with MessageStore.open(path, SIZES) as store:
         assert set(store.recovery.healed) <= {"index"}, "Apache deletes index files after an unclean stop"
-        put_ours(store, 260, 270)
+        put_rocketflow(store, 260, 270)
     assert verify_store(path, SIZES).findings == []
 
 
-def test_a_queue_of_a_foreign_store_is_lost(apache: BatchJudge, tmp_path: Path) -> None:
-    """Nobody's record says that it was there: the log does."""
-    whole = tmp_path / "s"
-    make_topics(whole)
-    shutil.rmtree(whole / "rocketflow")
-    apache.ask(whole, SIZES, puts(0, 100))
-    mine, before = ours(whole), queue_files(whole)
+def test_lost_queue_of_a_rocketmq_store_is_rebuilt(apache: BatchJudge, tmp_path: Path) -> None:
+    """No file of RocketFlow lists the queue: recovery finds it from the log alone."""
+    original = tmp_path / "s"
+    make_topics(original)
+    shutil.rmtree(original / "rocketflow")
+    apache.ask(original, SIZES, puts(0, 100))
+    expected, before = read_rocketflow(original), queue_files(original)
     for stop in ("orderly", "abort"):
         path = tmp_path / stop
-        shutil.copytree(whole, path)
+        shutil.copytree(original, path)
         shutil.rmtree(path / "batchconsumequeue" / "batches" / "1")
         if stop == "abort":
             (path / "abort").touch()
         with MessageStore.open(path, SIZES):
             pass
         assert queue_files(path) == before, stop
-        assert ours(path) == mine, stop
+        assert read_rocketflow(path) == expected, stop

@@ -1,5 +1,5 @@
-"""A real RocketMQ broker boots on directories of ours, serves them to Apache's client, takes messages from it, stops in
-order, and leaves what we can read on."""
+"""A real RocketMQ broker boots on directories that RocketFlow wrote, serves them to Apache's client, appends the
+client's messages and stops cleanly; RocketFlow reads on."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, CO
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.apache.crash_images import KINDS, make_images
 from tests.apache.crash_images import SIZES as CRASH_SIZES
-from tests.apache.judge import VERSIONS_5, JudgedMessage, read_ours, versions
+from tests.apache.judge import VERSIONS_5, JudgedMessage, read_with_rocketflow, versions
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES, crash_and_recover, fill
-from tests.apache.test_crash_images import read_around, recovered_by_us
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES, crash_and_recover, fill
+from tests.apache.test_crash_images import read_skipping_losses, recover_and_read
 from tests.support.trials import FULL, LEVEL, ROOT, SEED, environment
 
 pytestmark = pytest.mark.apache
 
 
 ACCELERATED = "enableAcceleratedRecovery=true\n"
-"""Recovery behind a crash begins where the checkpoint says that queues are durable (since 5.5.0)."""
+"""Recovery after a crash begins at the offset up to which the checkpoint says queues are durable (since 5.5.0)."""
 
 
 def commit(path: Path) -> None:
-    """Two sink commits between single messages."""
+    """Write two sink commits between single messages."""
     with MessageStore.open(path, SIZES) as store:
         assert store.put_message(Message("orders", b"first", queue_id=0, tags="t", keys=["k7"])).stored
         for batch_id in range(2):
@@ -60,7 +60,7 @@ def recovered(path: Path) -> None:
 
 
 def repaired(path: Path) -> None:
-    """Everything that is derived damaged or gone, made again by our repair."""
+    """Damage or delete all derived files and rebuild them with `store verify --repair`."""
     fill(path)
     for name in ("index", "checkpoint"):
         shutil.rmtree(path / name) if (path / name).is_dir() else (path / name).unlink()
@@ -72,10 +72,11 @@ def repaired(path: Path) -> None:
 
 
 def killed(path: Path) -> None:
-    """Killed after a flush and puts behind it: a broker goes by the checkpoint of that flush."""
+    """Kill a writer after a flush and further puts: a broker recovers from the checkpoint of that flush."""
     commit(path)
     code = (
-        "import os\nfrom rocketflow_store import *\nfrom tests.apache.test_apache_reads_ours import SIZES\n"
+        "import os\nfrom rocketflow_store import *\n"
+        "from tests.apache.test_apache_opens_rocketflow_stores import SIZES\n"
         f"store = MessageStore.open({str(path)!r}, SIZES)\n"
         "for number in range(300):\n"
         "    store.put_message(Message('orders', b'late %d' % number, tags='t', keys=[f'l{number}']))\n"
@@ -89,14 +90,16 @@ def killed(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
 @pytest.mark.parametrize("write", [killed] if LEVEL == "sample" else [fill, commit, recovered, repaired, killed])
-def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], version: str, tmp_path: Path) -> None:
+def test_broker_boots_on_a_rocketflow_store_and_serves_it(
+    write: Callable[[Path], None], version: str, tmp_path: Path
+) -> None:
     path = tmp_path / "s"
     write(path)
-    mine = read_ours(path)
+    expected = read_with_rocketflow(path)
     with StoreReader(path) as reader:
         ends = {queue: bounds[1] for queue, bounds in reader.snapshot().queues.items()}
-    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine if topic != COMMIT_TOPIC})
-    orders = [one for one in mine.values() if (one.topic, one.queue_id) == ("orders", 0)]
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected if topic != COMMIT_TOPIC})
+    orders = [one for one in expected.values() if (one.topic, one.queue_id) == ("orders", 0)]
     asked_by_key = [f"VIEW\torders\t{orders[-1].properties['UNIQ_KEY']}", "KEY\torders\tk7"]
     if write is killed:
         asked_by_key = []  # a broker deletes index files that are newer than the checkpoint of a crashed store
@@ -105,7 +108,7 @@ def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], ver
         assert (path / "abort").exists()
         with StoreReader(path) as reader:
             assert reader.state == "running"
-        assert in_both(read_ours(path), mine) == mine
+        assert in_both(read_with_rocketflow(path), expected) == expected
         answers = broker.ask(
             "orders",
             [
@@ -115,13 +118,13 @@ def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], ver
             ],
         )
     messages = [tuple(one[1:]) for one in answers if one[0] == "MESSAGE"]
-    (with_key,) = (one for one in mine.values() if one.topic == "orders" and one.properties.get("KEYS") == "k7")
-    wanted = [over_the_network(one) for queue in queues for one in handed_out(mine, ends, *queue)]
+    (with_key,) = (one for one in expected.values() if one.topic == "orders" and one.properties.get("KEYS") == "k7")
+    wanted = [over_the_network(one) for queue in queues for one in handed_out(expected, ends, *queue)]
     assert messages == [*wanted, *(over_the_network(one) for one in (orders[-1], with_key) if asked_by_key)]
     assert [one[1:3] for one in answers if one[0] == "SENT"] == [["SEND_OK", str(len(orders) + n)] for n in range(5)]
     assert not (path / "abort").exists()
-    after = read_ours(path)
-    assert in_both(after, mine) == mine
+    after = read_with_rocketflow(path)
+    assert in_both(after, expected) == expected
     sent = [after["orders", 0, len(orders) + n] for n in range(5)]
     assert [(one.body, one.properties["KEYS"]) for one in sent] == [(b"net %d" % n, f"net{n}") for n in range(5)]
     assert [one.msg_id for one in sent] == [one[3] for one in answers if one[0] == "SENT"]
@@ -130,7 +133,7 @@ def test_a_broker_boots_on_ours_and_serves_it(write: Callable[[Path], None], ver
         assert [one.body for one in store.query_message("orders", "net3")] == [b"net 3"]
         assert store.put_message(Message("orders", b"on", queue_id=0)).queue_offset == len(orders) + 5
         envelope = last_commit(store, "sink")
-        assert (envelope is not None) == ((COMMIT_TOPIC, COMMIT_QUEUE_ID, 1) in mine)
+        assert (envelope is not None) == ((COMMIT_TOPIC, COMMIT_QUEUE_ID, 1) in expected)
         assert envelope is None or (envelope.batch_id, envelope.rows) == (1, 900)
     if write is killed and conf:  # between the index files that it keeps and the checkpoint's offset it indexes nothing
         assert {one.kind for one in verify_store(path).findings} == {"missing-entry"}
@@ -145,15 +148,15 @@ def in_both(
 
 
 def handed_out(
-    mine: dict[tuple[str, int, int], JudgedMessage], ends: dict[tuple[str, int], int], topic: str, queue_id: int
+    expected: dict[tuple[str, int, int], JudgedMessage], ends: dict[tuple[str, int], int], topic: str, queue_id: int
 ) -> list[JudgedMessage]:
-    """A queue's messages; the last one again in place of those that are lost behind it (`queues/stand_in.py`)."""
-    found = [mine[key] for key in sorted(mine) if key[:2] == (topic, queue_id)]
+    """Return a queue's messages; its last one again for each lost message after it, which its placeholder names."""
+    found = [expected[key] for key in sorted(expected) if key[:2] == (topic, queue_id)]
     return found + found[-1:] * (ends[topic, queue_id] - found[-1].queue_offset - 1)
 
 
 def over_the_network(one: JudgedMessage) -> tuple[str, ...]:
-    """A message as the client prints it."""
+    """Return a message as the client prints it."""
     return (
         *(one.topic, str(one.queue_id), str(one.queue_offset), str(one.phy_offset), str(one.store_size)),
         *(one.properties.get("TAGS", "null"), one.properties.get("KEYS", "null"), base64.b64encode(one.body).decode()),
@@ -162,16 +165,16 @@ def over_the_network(one: JudgedMessage) -> tuple[str, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2 * len(KINDS) if FULL else 1))
-def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> None:
-    """Crash images of every kind, damaged ones among them: the broker starts, takes messages, and stops in order.
+def test_broker_boots_on_recovered_crash_images(tmp_path: Path, number: int) -> None:
+    """The broker starts, appends messages and stops cleanly on images of every kind.
 
-    Of a log with damage it serves what is in front of it.
+    Of a damaged log it serves the messages before the damage.
     """
     images = make_images(tmp_path / "images", SEED + number // len(KINDS))
     image = images[(SEED + number) % len(KINDS)]
     path = tmp_path / "s"
     image.path.rename(path)
-    before, _ = recovered_by_us(path)
+    before, _ = recover_and_read(path)
     with MessageStore.open(path, CRASH_SIZES) as store:
         store.create_topic("t0", 2)
     version = VERSIONS_5[number // len(KINDS)]
@@ -186,26 +189,26 @@ def test_a_broker_boots_on_what_we_recovered(tmp_path: Path, number: int) -> Non
         for number, offset in enumerate(offsets):
             (message,) = store.get_message("t0", 1, offset, 1).messages
             assert message.body == b"net %d" % number
-    after = read_around(path)
+    after = read_skipping_losses(path)
     if image.damage < 0:
         assert in_both(after, before) == before, (SEED, image.kind, image.what)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", versions("5.3.3", of=VERSIONS_5))
-def test_a_broker_with_light_queues_takes_over_their_positions(version: str, tmp_path: Path) -> None:
-    """It reads `lmqConsumerOffset.json` and writes it anew when it stops."""
+def test_broker_takes_over_lmq_consumer_offsets(version: str, tmp_path: Path) -> None:
+    """The broker reads `lmqConsumerOffset.json` and writes a new one when it stops."""
     path = tmp_path / "s"
     config = replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)
     with MessageStore.open(path, config) as store:
         for number in range(6):
-            light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
-            assert store.put_message(Message("orders", b"%d" % number, queue_id=0, properties=light)).stored
+            lmq = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+            assert store.put_message(Message("orders", b"%d" % number, queue_id=0, properties=lmq)).stored
         file = store.config_files.lmq_consumer_offsets
         file.commit_all({("orders", "g"): {0: 3}, ("%LMQ%a", "%LMQ%g"): {0: 5}})
         wanted = file.table()
-    ours = json.loads(file.path.read_text())
-    assert (ours["offsetTable"], ours["lmqOffsetTable"]) == ({"orders@g": {"0": 3}}, {"%LMQ%a@%LMQ%g": 5})
+    written = json.loads(file.path.read_text())
+    assert (written["offsetTable"], written["lmqOffsetTable"]) == ({"orders@g": {"0": 3}}, {"%LMQ%a@%LMQ%g": 5})
     before = file.path.stat().st_ino, file.path.stat().st_mtime_ns
     with RealBroker(version, path, config, tmp_path / "home", "enableLmq=true\nenableMultiDispatch=true\n") as broker:
         answers = broker.ask("orders", [f"SEND\torders\t0\t{base64.b64encode(b'net').decode()}\ttn\tnet"])

@@ -1,8 +1,7 @@
-"""Apache's own store recovers the same crash images as we do: whatever it serves we serve, in the same places.
+"""RocketFlow and Apache's store recover the same crash images: RocketFlow serves all that Apache serves, at its place.
 
-RocketMQ 5.3.3 and 5.5.0 are asked, this one also with enableAcceleratedRecovery, which goes by our checkpoint.
-
-Where it differs the reason is told and counted: those in `OURS_LESS` are by design, everything else is a failure.
+The judges are RocketMQ 5.3.3 and 5.5.0, the latter also with enableAcceleratedRecovery, which uses the checkpoint that
+RocketFlow wrote. Each difference is counted with its reason: those in `SERVED_LESS` are by design, others are failures.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.model.errors import StoreError, StoreVersionError
 from tests.apache.crash_images import IMAGES_A_RUN, KINDS, SIZES, Image, make_images
-from tests.apache.judge import VERSIONS_5, ApacheStore, JudgedMessage, judged_ours, versions
+from tests.apache.judge import VERSIONS_5, ApacheStore, JudgedMessage, as_judged, versions
 from tests.support.trials import FULL, SEED
 
 pytestmark = pytest.mark.apache
@@ -26,20 +25,20 @@ pytestmark = pytest.mark.apache
 Served = dict[tuple[str, int, int], JudgedMessage]
 
 RUNS = 17 if FULL else 1
-HALF_A_COMMIT = "rows of a sink commit that is not whole: Java keeps them, we cut the commit at its envelope"
-NEVER_PUT = "a torn or damaged record that Java takes for whole: we do not serve what was never put"
-REFUSED = "Java refuses the directory, we open it"
-BEHIND_DAMAGE = "behind damage: Java ends the log there, we serve around it"
-LEFT_OUT = "Java's queues lost them, or end before them"
-UNPROTECTED = "damage outside of the body and of the record's place, which no reader looks at: both serve it"
-ITS_CRC = "the damage hit the record's own CRC, which Java does not look at"
-ONLY_OURS_SEES = "behind damage that Java does not look for, where nothing says what was synced: cut, and a copy kept"
-OURS_LESS = (ITS_CRC, ONLY_OURS_SEES, HALF_A_COMMIT, NEVER_PUT)
+HALF_A_COMMIT = "rows of an incomplete sink commit: Java keeps them, RocketFlow cuts the commit at its envelope"
+NEVER_PUT = "a torn or damaged record that Java takes for valid: RocketFlow does not serve what was never put"
+REFUSED = "Java refuses the directory, RocketFlow opens it"
+AFTER_DAMAGE = "after damage: Java ends the log there, RocketFlow skips the damage"
+MISSING_IN_JAVA = "Java's queues lost them, or end before them"
+UNPROTECTED = "damage outside the body and the record's place, which no reader checks: both serve it"
+CRC_DAMAGED = "the damage is in the record's CRC property, which Java does not check"
+UNSEEN_BY_JAVA = "after damage that Java does not detect, synced offset unknown: cut, and a copy kept"
+SERVED_LESS = (CRC_DAMAGED, UNSEEN_BY_JAVA, HALF_A_COMMIT, NEVER_PUT)
 
 
 @dataclass
 class Differences:
-    """Messages by reason, and images that have any."""
+    """Counts of messages and of images, by reason, and unexplained differences."""
 
     messages: Counter[str] = field(default_factory=Counter)
     images: Counter[str] = field(default_factory=Counter)
@@ -50,7 +49,7 @@ class Differences:
         self.images += Counter(dict.fromkeys(found, 1))
 
 
-HEAD = (
+UNCHECKED_FIELDS = (
     "properties",
     "flag",
     "born_timestamp",
@@ -61,13 +60,13 @@ HEAD = (
     "born_host",
     "store_host",
 )
-"""Fields that the CRC of the body says nothing about, and no place either."""
+"""Fields that neither the CRC of the body nor the record's place protects."""
 
 
-def recovered_by_us(path: Path) -> tuple[Served, bool]:
-    """What we serve after our recovery, and whether damage stays in the log.
+def recover_and_read(path: Path) -> tuple[Served, bool]:
+    """Recover with RocketFlow; return the messages that it serves, and True if damage remains in the log.
 
-    A directory that an open refuses (a CommitLog file in the middle was cut) is repaired first, as the error says.
+    A directory that an open refuses (a CommitLog file in the middle was cut) is repaired first, as the error advises.
     """
     try:
         with MessageStore.open(path, SIZES) as store:
@@ -76,11 +75,11 @@ def recovered_by_us(path: Path) -> tuple[Served, bool]:
         repair_store(path, SIZES)
         MessageStore.open(path, SIZES).close()
         damaged = True
-    return read_around(path), damaged
+    return read_skipping_losses(path), damaged
 
 
-def read_around(path: Path) -> Served:
-    """What we serve; slots whose record is lost are left out."""
+def read_skipping_losses(path: Path) -> Served:
+    """Return the messages that RocketFlow serves; offsets with a lost record are skipped."""
     found: Served = {}
     with StoreReader(path) as reader:
         for (topic, queue_id), (low, high) in reader.snapshot().queues.items():
@@ -93,64 +92,64 @@ def read_around(path: Path) -> Served:
                     offset += 1
                     continue
                 for one in got.messages:
-                    message = judged_ours(one, codes[one.queue_offset - low])
+                    message = as_judged(one, codes[one.queue_offset - low])
                     found[message.place] = message
                 offset = max(got.next_begin_offset, offset + 1)
     return found
 
 
-def compare(image: Image, apache: list[JudgedMessage] | None, ours: Served, into: Differences) -> None:
-    """Count what differs; what no reason explains goes to `into.wrong`."""
-    theirs: Served = {} if apache is None else {one.place: one for one in apache}
+def compare(image: Image, apache: list[JudgedMessage] | None, rocketflow: Served, into: Differences) -> None:
+    """Count the differences by reason; those without a reason go to `into.wrong`."""
+    java: Served = {} if apache is None else {one.place: one for one in apache}
     found: Counter[str] = Counter()
-    for place, message in theirs.items():
-        if ours.get(place) == message:
+    for place, message in java.items():
+        if rocketflow.get(place) == message:
             continue
-        reason = why_not_ours(image, message, theirs, ours)
+        reason = reason_not_served(image, message, java, rocketflow)
         if reason is None:
             into.wrong.append(
-                f"{image.path.name} ({image.kind}, {image.what}): Java serves {place}, we {ours.get(place)}"
+                f"{image.path.name} ({image.kind}, {image.what}): Java serves {place}, we {rocketflow.get(place)}"
             )
         else:
             found[reason] += 1
-    their_end = max((one.phy_offset + one.store_size for one in theirs.values()), default=0)
-    for place, message in ours.items():
+    java_end = max((one.phy_offset + one.store_size for one in java.values()), default=0)
+    for place, message in rocketflow.items():
         if image.truth.get(place) != message and not is_unprotected_name(image, message):
             into.wrong.append(f"{image.path.name} ({image.kind}, {image.what}): {place} was never put like that")
         elif image.truth.get(place) != message:
             found[UNPROTECTED] += 1
-        elif place not in theirs:
-            behind = message.phy_offset >= their_end
-            found[REFUSED if apache is None else BEHIND_DAMAGE if behind and image.damage >= 0 else LEFT_OUT] += 1
+        elif place not in java:
+            after_damage = image.damage >= 0 and message.phy_offset >= java_end
+            found[REFUSED if apache is None else AFTER_DAMAGE if after_damage else MISSING_IN_JAVA] += 1
     into.count(found)
 
 
-def reads_the_same(image: Image, left: list[JudgedMessage], ours: Served, *, damaged: bool) -> bool:
-    """Whether Java serves of the directory that we recovered what we serve of it.
+def reads_the_same(image: Image, served: list[JudgedMessage], rocketflow: Served, *, damaged: bool) -> bool:
+    """Return True if Java serves the same messages of the recovered directory as RocketFlow.
 
-    A damaged record stays where it is: Java ends the log there, serves less, or hands out what is damaged, also where
-    that is a field which no message shows.
+    A damaged record stays in the log: there Java ends the log, serves less, or serves the damaged record, even if
+    the damage is in a field that no message shows.
     """
-    theirs = {one.place: one for one in left}
+    java = {one.place: one for one in served}
     if not damaged:
-        return theirs == ours
+        return java == rocketflow
     return all(
-        ours.get(place) == one
+        rocketflow.get(place) == one
         or image.truth.get(place) != one
         or one.phy_offset <= image.damage < one.phy_offset + one.store_size
-        for place, one in theirs.items()
+        for place, one in java.items()
     )
 
 
 def is_unprotected(message: JudgedMessage, truth: JudgedMessage | None) -> bool:
-    """Whether a message differs from what was put only where no reader looks."""
+    """Return True if a message differs from the one put only in unchecked fields."""
     if truth is None:
         return False
-    return replace(truth, **{name: getattr(message, name) for name in HEAD}) == message
+    return replace(truth, **{name: getattr(message, name) for name in UNCHECKED_FIELDS}) == message
 
 
 def is_unprotected_name(image: Image, message: JudgedMessage) -> bool:
-    """As `is_unprotected`; the topic and the queue that a damaged record without a CRC names are others as well."""
+    """Return True as `is_unprotected` does, or if only the topic or queue of a record without a CRC are damaged."""
     if is_unprotected(message, image.truth.get(message.place)):
         return True
     original = next((one for one in image.truth.values() if one.phy_offset == message.phy_offset), None)
@@ -158,34 +157,34 @@ def is_unprotected_name(image: Image, message: JudgedMessage) -> bool:
     return hit and original is not None and original.body == message.body
 
 
-def why_not_ours(image: Image, message: JudgedMessage, theirs: Served, ours: Served) -> str | None:
-    """Why we are right not to serve what Java serves; None where we are not."""
-    truth, mine = image.truth.get(message.place), ours.get(message.place)
-    if is_unprotected(message, truth) and mine is not None and is_unprotected(mine, truth):
+def reason_not_served(image: Image, message: JudgedMessage, java: Served, rocketflow: Served) -> str | None:
+    """Return the reason why RocketFlow rightly does not serve a message of Java, or None if there is no reason."""
+    truth, same_place = image.truth.get(message.place), rocketflow.get(message.place)
+    if is_unprotected(message, truth) and same_place is not None and is_unprotected(same_place, truth):
         return UNPROTECTED
-    if message.phy_offset <= image.damage < message.phy_offset + message.store_size and mine is None:
-        return NEVER_PUT if message != truth else ITS_CRC
+    if message.phy_offset <= image.damage < message.phy_offset + message.store_size and same_place is None:
+        return NEVER_PUT if message != truth else CRC_DAMAGED
     if truth != message:
-        return NEVER_PUT if message.place not in ours or mine == truth else None
+        return NEVER_PUT if message.place not in rocketflow or same_place == truth else None
     for commit in image.commits:
         if commit.begin_offset <= message.phy_offset < commit.end_offset:
-            there, of_ours, whole = (
+            in_java, in_rocketflow, in_truth = (
                 sum(
                     commit.begin_offset <= one.phy_offset < commit.end_offset and one == image.truth.get(one.place)
                     for one in every.values()
                 )
-                for every in (theirs, ours, image.truth)
+                for every in (java, rocketflow, image.truth)
             )
-            if of_ours == 0 and there < whole:
+            if in_rocketflow == 0 and in_java < in_truth:
                 return HALF_A_COMMIT
-    cut_there = all(one.phy_offset + one.store_size <= image.damage for one in ours.values())
-    return ONLY_OURS_SEES if image.synced <= image.damage < message.phy_offset and cut_there else None
+    cut_there = all(one.phy_offset + one.store_size <= image.damage for one in rocketflow.values())
+    return UNSEEN_BY_JAVA if image.synced <= image.damage < message.phy_offset and cut_there else None
 
 
 def read_copies(
     apache: ApacheStore, stores: list[Path], room: Path, queues: list[tuple[str, int]]
 ) -> dict[str, list[JudgedMessage] | None]:
-    """Return what Apache serves of copies of the directories, by their names; see `ApacheStore.read_each`."""
+    """Return the messages that Apache serves of copies of the directories, by name; see `ApacheStore.read_each`."""
     for one in stores:
         shutil.copytree(one, room / one.name)
     found = apache.read_each([room / one.name for one in stores], SIZES, queues)
@@ -196,42 +195,42 @@ def read_copies(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_what_apache_recovers_we_recover(tmp_path: Path) -> None:
+def test_rocketflow_recovers_all_that_apache_recovers(tmp_path: Path) -> None:
     judges = {one: ApacheStore(one) for one in versions("5.3.3", of=VERSIONS_5)}
     judges["5.5.0 accelerated"] = ApacheStore("5.5.0", "enableAcceleratedRecovery=true")
     seen, compared = Differences(), Counter[str]()
     for seed in range(SEED, SEED + RUNS):
         images = make_images(tmp_path / "images", seed)
-        ours: dict[Path, Served] = {}
+        recovered: dict[Path, Served] = {}
         with_damage = set()
         for image in images:
-            mine = tmp_path / "ours" / image.path.name
-            shutil.copytree(image.path, mine)
-            ours[image.path], damaged = recovered_by_us(mine)
+            copy = tmp_path / "rocketflow" / image.path.name
+            shutil.copytree(image.path, copy)
+            recovered[image.path], damaged = recover_and_read(copy)
             if damaged:
                 with_damage.add(image.path)
         queues = sorted({place[:2] for place in images[0].truth})
         for version, apache in judges.items():
-            served = read_copies(apache, [one.path for one in images], tmp_path / version / "theirs", queues)
+            served = read_copies(apache, [one.path for one in images], tmp_path / version / "java", queues)
             again = read_copies(
-                apache, [tmp_path / "ours" / one.path.name for one in images], tmp_path / version, queues
+                apache, [tmp_path / "rocketflow" / one.path.name for one in images], tmp_path / version, queues
             )
             for image in images:
-                compare(image, served[image.path.name], ours[image.path], seen)
-                left = again[image.path.name]
-                if left is None or not reads_the_same(
-                    image, left, ours[image.path], damaged=image.path in with_damage or image.damage >= 0
+                compare(image, served[image.path.name], recovered[image.path], seen)
+                reread = again[image.path.name]
+                if reread is None or not reads_the_same(
+                    image, reread, recovered[image.path], damaged=image.path in with_damage or image.damage >= 0
                 ):
                     seen.wrong.append(
-                        f"{image.path.name} ({image.kind}, {image.what}): {version} reads our recovery differently"
+                        f"{image.path.name} ({image.kind}, {image.what}): {version} reads the recovery differently"
                     )
         compared.update(image.kind for image in images)
-        if not seen.wrong:  # what is wrong can be looked at
+        if not seen.wrong:  # keep the images of a failure
             shutil.rmtree(tmp_path / "images")
-            shutil.rmtree(tmp_path / "ours")
+            shutil.rmtree(tmp_path / "rocketflow")
     print(f"\ncrash images: {sum(compared.values())} ({', '.join(f'{n} {kind}' for kind, n in compared.items())})")
     for reason, messages in sorted(seen.messages.items()):
-        side = "less" if reason in OURS_LESS else "same" if reason == UNPROTECTED else "more"
+        side = "less" if reason in SERVED_LESS else "same" if reason == UNPROTECTED else "more"
         print(f"{side}: {messages:>6} messages in {seen.images[reason]:>3} images: {reason}")
     assert seen.wrong == [], f"seed {SEED}"
     assert sum(compared.values()) == RUNS * IMAGES_A_RUN

@@ -1,4 +1,4 @@
-"""A real broker and our delivery take turns on one directory with delayed messages: each is delivered once."""
+"""A real broker and RocketFlow take turns at delivering one directory's delayed messages: each is delivered once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFil
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.apache.judge import VERSIONS_5
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.support.trials import LEVEL
 
 pytestmark = [
@@ -33,8 +33,8 @@ def body(who: str, level: int, number: int) -> bytes:
     return f"{who} {level} {number:03}".encode()
 
 
-def there(path: Path) -> list[tuple[bytes, int, int]]:
-    """(body, delay level, ms that it came too late; negative: too early) of what topic `orders` has, in order."""
+def delivered(path: Path) -> list[tuple[bytes, int, int]]:
+    """Return (body, delay level, ms after its due time; negative: early) of topic `orders`, in queue order."""
     found = []
     with StoreReader(path) as reader:
         waited = {}
@@ -52,7 +52,7 @@ def there(path: Path) -> list[tuple[bytes, int, int]]:
     return found
 
 
-def until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT_S
     while not true():
         assert time.monotonic() < end
@@ -60,55 +60,55 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def has(path: Path, who: str, level: int) -> bool:
-    return sum(one.startswith(f"{who} {level} ".encode()) for one, _, _ in there(path)) == EACH
+    return sum(one.startswith(f"{who} {level} ".encode()) for one, _, _ in delivered(path)) == EACH
 
 
 @pytest.mark.parametrize("version", VERSIONS_5)
 @pytest.mark.parametrize("stop", ["orderly", "killed"])
-def test_a_broker_and_we_take_turns(tmp_path: Path, stop: str, version: str) -> None:
-    """A killed broker has not written how far it was (it does so every 10 s): the log tells."""
+def test_broker_and_rocketflow_take_turns_and_deliver_once(tmp_path: Path, stop: str, version: str) -> None:
+    """A killed broker has not written its positions (it does so every 10 s): they are recovered from the log."""
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         store.create_topic("orders", 2)
         for level in (1, 5):
             for number in range(EACH):
-                one = Message("orders", body("ours", level, number), delay_time_level=level, queue_id=number % 2)
+                one = Message("orders", body("rocketflow", level, number), delay_time_level=level, queue_id=number % 2)
                 assert store.put_message(one).stored
-    sent = {("ours", 1), ("ours", 5)}
+    sent = {("rocketflow", 1), ("rocketflow", 5)}
     with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
-        until(lambda: has(path, "ours", 1))
+        wait_until(lambda: has(path, "rocketflow", 1))
         lines = []
         for level in (1, 2, 4):
-            sent.add(("theirs", level))
+            sent.add(("broker", level))
             for number in range(EACH):
-                text = base64.b64encode(body("theirs", level, number)).decode()
+                text = base64.b64encode(body("broker", level, number)).decode()
                 lines.append(f"SEND\torders\t{number % 2}\t{text}\tt\tk{number}\t{level}")
         answers = broker.ask("orders", lines)
         assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * len(lines)
-        until(lambda: has(path, "theirs", 1))
+        wait_until(lambda: has(path, "broker", 1))
         if stop == "killed":
             broker.kill()
     with MessageStore.open(path) as store:
         assert store.recovery.abort_found == (stop == "killed")
-        ours = 0
-        while not (has(path, "theirs", 2) and has(path, "theirs", 4)):
-            ours += deliver_due(store).rows
+        rows = 0
+        while not (has(path, "broker", 2) and has(path, "broker", 4)):
+            rows += deliver_due(store).rows
             time.sleep(0.05)
-        if not ours:
+        if not rows:
             pytest.skip("the broker took so long to stop that it had delivered everything")
         positions = DelayOffsetsFile(path / "config").offsets()
         assert positions[4] == EACH
     with RealBroker(version, path, SIZES, tmp_path / "home"):
-        until(lambda: has(path, "ours", 5))
+        wait_until(lambda: has(path, "rocketflow", 5))
     with MessageStore.open(path) as store:
         assert deliver_due(store).rows == 0
-    found = there(path)
+    found = delivered(path)
     wanted = sorted(body(who, level, number) for who, level in sent for number in range(EACH))
     assert sorted(one for one, _, _ in found) == wanted
     assert [one for one in found if one[2] < 0] == []
     for who, level in sent:
         for queue in range(2):
-            mine = [one for one, _, _ in found if one.startswith(f"{who} {level} ".encode())]
-            numbers = [int(one[-3:]) for one in mine]
+            expected = [one for one, _, _ in found if one.startswith(f"{who} {level} ".encode())]
+            numbers = [int(one[-3:]) for one in expected]
             assert [n for n in numbers if n % 2 == queue] == sorted(n for n in numbers if n % 2 == queue)
     assert verify_store(path).findings == []

@@ -1,4 +1,4 @@
-"""The judge itself: what it reads of Apache's own directories is what Apache's code read when they were made."""
+"""The judge: it reads of Apache's directories what Apache's code read when they were made."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ FIELDS = (
         ("basic-49", "5.3.3"),
     ],
 )
-def test_the_judge_reads_apaches_own(
-    name: str, version: str, golden_store: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_judge_reads_golden_stores(name: str, version: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
     apache = ApacheStore(version)
     path = tmp_path / "s"
     shutil.copytree(golden_store(name), path)

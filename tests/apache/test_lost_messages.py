@@ -1,4 +1,4 @@
-"""Messages that were lost with the end of the log keep their queue offsets; what a real broker makes of their units."""
+"""Messages lost with the end of the log keep their queue offsets: what a real broker serves at these offsets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
-from tests.apache.judge import VERSIONS_5, read_ours, versions
+from tests.apache.judge import VERSIONS_5, read_with_rocketflow, versions
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES as SMALL
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES as SMALL
 
 pytestmark = pytest.mark.apache
 
@@ -22,7 +22,7 @@ KEPT, LOST = 37, 3
 
 
 def lose_the_end(path: Path) -> None:
-    """A store that lost the last messages of "shop", all of "new", and one of two that are due later."""
+    """Write a store that lost the last messages of "shop", all of "new", and one of two delayed messages."""
     delay = {"DELAY": "1"}
     with MessageStore.open(path, SIZES) as store:
         store.append_batch(pa.RecordBatch.from_pydict({"body": [b"x" * 1000] * 700}), topic="filler")
@@ -48,18 +48,20 @@ def lose_the_end(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
-def test_a_broker_serves_what_is_in_front_of_them_and_behind(version: str, tmp_path: Path) -> None:
-    """It gets past them without losing a message or making one up: that in front of them comes again in their place."""
+def test_broker_serves_messages_before_and_after_lost_ones(version: str, tmp_path: Path) -> None:
+    """The broker serves the message before the lost ones again at their offsets, then the messages after them."""
     path = tmp_path / "s"
     lose_the_end(path)
     with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
-        sends = [f"SEND\t{topic}\t0\t{base64.b64encode(b'behind').decode()}\tt\tk" for topic in ("shop", "new")]
+        sends = [f"SEND\t{topic}\t0\t{base64.b64encode(b'after').decode()}\tt\tk" for topic in ("shop", "new")]
         answers = broker.ask("shop", ["PULL\tshop\t0", *sends, "PULL\tshop\t0", "PULL\tnew\t0", "PULL\tlater\t0"])
     assert [one[1:3] for one in answers if one[0] == "SENT"] == [["SEND_OK", str(KEPT + LOST)], ["SEND_OK", "2"]]
     got = [(one[1], int(one[3]), base64.b64decode(one[8])) for one in answers if one[0] == "MESSAGE"]
     shop = [("shop", number, b"shop %d" % number) for number in range(KEPT)] + [("shop", KEPT - 1, b"shop 36")] * LOST
-    behind = [("shop", KEPT + LOST, b"behind"), ("new", 2, b"behind")]
-    assert got == [*shop, *shop, *behind, ("later", 0, b"due")]
-    after = {place: one.body for place, one in read_ours(path).items() if place[0] in ("shop", "new", "later")}
-    assert after == {(topic, 0, number): body for topic, number, body in got}
+    after = [("shop", KEPT + LOST, b"after"), ("new", 2, b"after")]
+    assert got == [*shop, *shop, *after, ("later", 0, b"due")]
+    stored = {
+        place: one.body for place, one in read_with_rocketflow(path).items() if place[0] in ("shop", "new", "later")
+    }
+    assert stored == {(topic, 0, number): body for topic, number, body in got}
     assert {one.kind for one in verify_store(path).findings} == {"lost-message"}

@@ -1,4 +1,4 @@
-"""Jars that cannot be had are said to be so, and the tests that want them are skipped."""
+"""Jars that are not available: fetching raises JarsNotFetchedError, and the tests that need them are skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import maven
 from tests.support.maven import JarsNotFetchedError, fetch_jars
 
 
-def test_jars_that_do_not_come_are_a_reason_to_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_that_cannot_be_fetched_skip_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = tmp_path / "mvn"
     command.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     command.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Queues and index that a rebuild made of the log alone, served and gone on with by Apache RocketMQ."""
+"""Queues and index that were rebuilt from the log alone, served and appended to by Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
-from tests.apache.judge import ApacheStore, read_ours, versions
+from tests.apache.judge import ApacheStore, read_with_rocketflow, versions
 
 pytestmark = pytest.mark.apache
 
@@ -21,22 +21,22 @@ SIZES = StoreConfig(
 
 
 @pytest.mark.parametrize("version", versions("5.5.0", "4.9.7"))
-def test_apache_serves_what_was_rebuilt(version: str, tmp_path: Path) -> None:
+def test_apache_serves_a_rebuilt_store(version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         store.put_messages([Message("t", b"b" * (n % 700), keys=[f"k{n}"], queue_id=n % 3) for n in range(900)])
-    mine = read_ours(path)
-    for room in ("consumequeue", "index"):
-        shutil.rmtree(path / room)
+    expected = read_with_rocketflow(path)
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(path / folder)
     assert rebuild_store(path, config=SIZES).units == 900
     apache = ApacheStore(version)
-    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == mine
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
+    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     body = base64.b64encode(b"apache").decode()
     answers = apache.ask(path, SIZES, [f"PUT\tt\t0\t{body}\tat\tak"])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"]
-    for room in ("consumequeue", "index"):
-        shutil.rmtree(path / room)
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(path / folder)
     assert rebuild_store(path, config=SIZES).units == 901
     with MessageStore.open(path) as store:
         assert store.recovery.healed == ()

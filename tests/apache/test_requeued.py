@@ -1,4 +1,4 @@
-"""Send-backs and requeues of ours, read and gone on with by Apache RocketMQ."""
+"""Send-backs and requeues by RocketFlow, read and appended to by Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_
 from rocketflow_store.delivery.requeue.requeue_run import RequeuedBatch, RequeueRequest, advance_run, begin_run
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from tests.apache.judge import ApacheStore, versions
-from tests.apache.test_apache_reads_ours import SIZES, check_and_append
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES, check_and_append
 
 pytestmark = pytest.mark.apache
 
 
 @pytest.mark.parametrize("version", versions("5.5.0"))
-def test_what_was_sent_back_and_requeued(version: str, tmp_path: Path) -> None:
+def test_apache_reads_sent_back_and_requeued_messages(version: str, tmp_path: Path) -> None:
     path, count = tmp_path / "s", 500
     with MessageStore.open(path, SIZES) as store:
         store.put_messages(Message("orders", b"one %d" % n, tags="t", keys=[f"k{n}"]) for n in range(20))

@@ -1,4 +1,4 @@
-"""A CommitLog on several paths: Apache RocketMQ goes on where we stopped, and we where it did."""
+"""A CommitLog on several paths: Apache RocketMQ continues after RocketFlow, and RocketFlow after Apache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import MissingStorePathError
-from tests.apache.judge import ApacheStore, read_ours, versions
+from tests.apache.judge import ApacheStore, read_with_rocketflow, versions
 
 pytestmark = pytest.mark.apache
 
@@ -28,49 +28,49 @@ def apache(request: pytest.FixtureRequest) -> ApacheStore:
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two directories that the judge uses, too."""
+    """Provide two CommitLog directories, which the judge uses too."""
     made = [tmp_path / "disk-b" / "commitlog", tmp_path / "disk-a" / "commitlog"]
     monkeypatch.setenv("STORE_PATH_COMMIT_LOG", ",".join(map(str, made)))
     return made
 
 
 def puts(first: int, count: int) -> list[str]:
-    """For the judge; each body takes a good part of a file."""
+    """Return PUT lines for the judge; each body takes a good part of a file."""
     bodies = [base64.b64encode(b"%05d" % n * 400).decode() for n in range(first, first + count)]
     return [f"PUT\tt\t{n % 2}\t{body}\tat\tak{n}" for n, body in enumerate(bodies, first)]
 
 
 def alternate(logs: list[Path]) -> int:
-    """Check that the files stand in the directories in turn, by the names of these; how many there are."""
-    there = [{int(one.name) >> 16 for one in log.iterdir() if one.stat().st_size} for log in sorted(logs)]
-    count = sum(map(len, there))
-    assert there == [set(range(0, count, 2)), set(range(1, count, 2))]
+    """Assert that the files alternate between the directories, sorted by name; return the number of files."""
+    present = [{int(one.name) >> 16 for one in log.iterdir() if one.stat().st_size} for log in sorted(logs)]
+    count = sum(map(len, present))
+    assert present == [set(range(0, count, 2)), set(range(1, count, 2))]
     return count
 
 
-def test_apache_goes_on_where_we_stopped(apache: ApacheStore, logs: list[Path], tmp_path: Path) -> None:
+def test_apache_appends_after_rocketflow(apache: ApacheStore, logs: list[Path], tmp_path: Path) -> None:
     root = tmp_path / "s"
     with MessageStore.open(root, replace(SIZES, store_path_commit_log=",".join(map(str, logs)))) as store:
         store.put_messages([Message("t", b"%05d" % n * 100, keys=[f"k{n}"], queue_id=n % 2) for n in range(500)])
-    ours = alternate(logs)
-    mine = read_ours(root)
-    assert {one.place: one for one in apache.read(root, SIZES, [("t", 0), ("t", 1)])} == mine
+    count = alternate(logs)
+    expected = read_with_rocketflow(root)
+    assert {one.place: one for one in apache.read(root, SIZES, [("t", 0), ("t", 1)])} == expected
     answers = apache.ask(root, SIZES, [*puts(0, 100), "KEY\tt\tk7", "KEY\tt\tak99"])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 100
     assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
-    assert alternate(logs) > ours
-    after = read_ours(root)
+    assert alternate(logs) > count
+    after = read_with_rocketflow(root)
     assert len(after) == 600
-    assert {key: value for key, value in after.items() if key in mine} == mine
+    assert {key: value for key, value in after.items() if key in expected} == expected
     with MessageStore.open(root) as store:
         before = store.max_offset("t", 0)
         store.put_messages([Message("t", b"%05d" % n * 400, queue_id=n % 2) for n in range(100)])
         assert store.max_offset("t", 0) == before + 50
-    assert alternate(logs) > ours
+    assert alternate(logs) > count
     assert verify_store(root).findings == []
 
 
-def test_we_go_on_where_apache_stopped(apache: ApacheStore, logs: list[Path], tmp_path: Path) -> None:
+def test_rocketflow_appends_after_apache(apache: ApacheStore, logs: list[Path], tmp_path: Path) -> None:
     root = tmp_path / "s"
     root.mkdir()
     apache.ask(root, SIZES, puts(0, 200))
@@ -84,10 +84,10 @@ def test_we_go_on_where_apache_stopped(apache: ApacheStore, logs: list[Path], tm
     with StoreReader(root, config) as reader:
         assert reader.bounds("t", 0) == (0, 100)
     aside = tmp_path / "aside"
-    for log in logs:  # not mounted, or mounted without what was in it
+    for log in logs:  # not mounted, or mounted empty
         shutil.move(log, aside)
-        for there in (False, True):
-            if there:
+        for exists in (False, True):
+            if exists:
                 log.mkdir()
             for open_it in (StoreReader, MessageStore.open):
                 with pytest.raises(MissingStorePathError, match=log.parent.name):
@@ -102,7 +102,7 @@ def test_we_go_on_where_apache_stopped(apache: ApacheStore, logs: list[Path], tm
         assert [one.queue_offset for one in store.query_message("t", "ak199")] == [99]
         store.put_messages([Message("t", b"%05d" % n * 400, queue_id=n % 2) for n in range(100)])
     assert alternate(logs) > count
-    mine = read_ours(root)
-    assert {one.place: one for one in apache.read(root, SIZES, [("t", 0), ("t", 1)])} == mine
-    assert len(mine) == 300
+    expected = read_with_rocketflow(root)
+    assert {one.place: one for one in apache.read(root, SIZES, [("t", 0), ("t", 1)])} == expected
+    assert len(expected) == 300
     assert verify_store(root).findings == []

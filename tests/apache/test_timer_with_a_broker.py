@@ -1,4 +1,4 @@
-"""A RocketMQ 5.5.0 or 5.3.3 broker and we take turns on one directory: each timer message comes once, at its time."""
+"""A RocketMQ 5.5.0 or 5.3.3 broker and RocketFlow take turns: each timer message is delivered once, when it is due."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.topic_names import TIMER_TOPIC
 from tests.apache.judge import VERSIONS_5, versions
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.support.trials import FULL, LEVEL
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
@@ -34,7 +34,7 @@ def now_ms() -> int:
 
 
 def put(path: Path, due: dict[str, int], recalled: tuple[str, ...], version: str) -> None:
-    """Messages by their names, and what recalls some of them as that broker would."""
+    """Put a timer message for each name, and recalls of some of them as that broker version writes them."""
     with MessageStore.open(path, CONFIG) as store:
         for number, (name, at) in enumerate(due.items()):
             properties = {"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": f"KEY{name}"}
@@ -47,7 +47,7 @@ def put(path: Path, due: dict[str, int], recalled: tuple[str, ...], version: str
 
 
 def delivered(path: Path) -> dict[str, list[int]]:
-    """Store times of every message of the topic, by its name."""
+    """Return the store timestamps of every message of the topic, by its name."""
     found: dict[str, list[int]] = {}
     with StoreReader(path, CONFIG) as reader:
         for queue_id in reader.queues("t"):
@@ -73,7 +73,7 @@ def deliver(path: Path) -> TimerRun:
 
 
 def leave_alone(path: Path) -> None:
-    """Nothing happens between the turns."""
+    """Do nothing between the turns."""
 
 
 def lose_the_wheel(path: Path) -> None:
@@ -87,7 +87,7 @@ def lose_everything(path: Path) -> None:
 
 
 def cut_the_wheel_and_repair(path: Path) -> None:
-    """No broker starts with a wheel of another length."""
+    """Truncate the wheel, with which no broker starts, and repair the store."""
     with (path / "timerwheel").open("r+b") as file:
         file.truncate(1_000_000)
     assert [one.kind for one in verify_store(path, CONFIG).findings] == ["timer"]
@@ -96,31 +96,31 @@ def cut_the_wheel_and_repair(path: Path) -> None:
 
 @pytest.mark.parametrize("version", versions("5.5.0", of=VERSIONS_5))
 @pytest.mark.parametrize("between", [cut_the_wheel_and_repair, *([leave_alone] if LEVEL != "sample" else [])])
-def test_a_broker_goes_on_where_we_were(tmp_path: Path, between: Callable[[Path], None], version: str) -> None:
-    """We deliver some, the broker the rest, and neither anything twice."""
+def test_broker_continues_after_rocketflow(tmp_path: Path, between: Callable[[Path], None], version: str) -> None:
+    """RocketFlow delivers some messages, the broker the rest, and neither delivers one twice."""
     path = tmp_path / "s"
     start = now_ms()
-    ours = {f"ours{number}": start + 1_000 + number % 2 * 500 for number in range(12)}
-    theirs = {f"theirs{number}": start + 6_000 + number % 3 * 1000 for number in range(12)}
+    early = {f"early{number}": start + 1_000 + number % 2 * 500 for number in range(12)}
+    late = {f"late{number}": start + 6_000 + number % 3 * 1000 for number in range(12)}
     far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
-    put(path, {**ours, **theirs, **far}, ("theirs3", "far2"), version)
+    put(path, {**early, **late, **far}, ("late3", "far2"), version)
     while now_ms() < start + 3_000:
         time.sleep(0.05)
-    assert deliver(path).delivered == len(ours)
+    assert deliver(path).delivered == len(early)
     between(path)
     with RealBroker(version, path, CONFIG, tmp_path / "home"):
-        wait_for(path, set(theirs) - {"theirs3"})
+        wait_for(path, set(late) - {"late3"})
     run = deliver(path)
     assert (run.delivered, run.pending) == (0, 4)
     found = delivered(path)
-    due = {**ours, **theirs}
-    assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"theirs3"})
+    due = {**early, **late}
+    assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"late3"})
     assert not [name for name, times in found.items() if times[0] < due[name]]
 
 
 @pytest.mark.skipif(not FULL, reason="with RF_FULL=1: two starts of a broker")
 @pytest.mark.parametrize("version", VERSIONS_5)
-def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path, version: str) -> None:
+def test_broker_continues_after_a_repair(tmp_path: Path, version: str) -> None:
     path = tmp_path / "s"
     start = now_ms()
     early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
@@ -144,14 +144,16 @@ def test_a_broker_goes_on_where_it_was_before_a_repair(tmp_path: Path, version: 
 @pytest.mark.skipif(not FULL, reason="with RF_FULL=1: four starts of a broker")
 @pytest.mark.parametrize("version", VERSIONS_5)
 @pytest.mark.parametrize("between", [leave_alone, lose_the_wheel, lose_everything])
-def test_turns(tmp_path: Path, between: Callable[[Path], None], version: str) -> None:
+def test_broker_and_rocketflow_take_turns_three_times(
+    tmp_path: Path, between: Callable[[Path], None], version: str
+) -> None:
     path = tmp_path / "s"
     start = now_ms()
     early = {f"early{number}": start + 1_500 + number % 3 * 1000 for number in range(20)}
     far = {f"far{number}": start + 86_400_000 + number * 1000 for number in range(5)}
     put(path, {**early, **far}, ("early3", "far2"), version)
     assert set(delivered(path)) <= set(early)
-    assert deliver(path).pending >= 4  # wheel, log and timercheck are there: the broker goes on from them
+    assert deliver(path).pending >= 4  # wheel, log and timercheck exist: the broker continues from them
     with RealBroker(version, path, CONFIG, tmp_path / "home") as broker:
         wait_for(path, set(early) - {"early3"})
         soon = now_ms() + 5_000
@@ -180,6 +182,6 @@ def test_turns(tmp_path: Path, between: Callable[[Path], None], version: str) ->
     assert Counter({name: len(times) for name, times in found.items()}) == Counter(set(due) - {"early3", "late9"})
     assert not [name for name, times in found.items() if times[0] < due[name]]
     with StoreReader(path, CONFIG) as reader:
-        told = deliver_due_timers(reader, dry_run=True)
-        assert (told.delivered, told.pending) == (0, 5)
+        dry_run = deliver_due_timers(reader, dry_run=True)
+        assert (dry_run.delivered, dry_run.pending) == (0, 5)
     assert not verify_store(path).findings

@@ -1,4 +1,4 @@
-"""One directory handed from RocketMQ 5.3.3 to 5.5.0 and back, our writer in between: healthy after each of them.
+"""One directory written in turn by RocketMQ 5.3.3, 5.5.0 and RocketFlow: it is healthy after each of them.
 
 Since 5.4.0 a broker adds an index entry for TAGS; one of 5.3.3 adds none. A short run uses Apache's stores, a longer
 one real brokers as well.
@@ -23,27 +23,27 @@ from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
-from tests.apache.judge import ApacheStore, read_ours
+from tests.apache.judge import ApacheStore, read_with_rocketflow
 from tests.apache.real_broker import RealBroker
-from tests.apache.test_apache_reads_ours import SIZES
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.apache.test_broker_boots import ACCELERATED
 from tests.support.trials import FULL, LEVEL, ROOT, environment
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 
-OURS = "ours"
+ROCKETFLOW = "rocketflow"
 EACH = 24
 TURNS = (
-    ("5.3.3", "5.5.0", OURS, "5.3.3"),
-    ("5.3.3", OURS, "5.5.0", "5.3.3", OURS),
-    ("5.5.0", "5.3.3", OURS, "5.5.0", OURS),
+    ("5.3.3", "5.5.0", ROCKETFLOW, "5.3.3"),
+    ("5.3.3", ROCKETFLOW, "5.5.0", "5.3.3", ROCKETFLOW),
+    ("5.5.0", "5.3.3", ROCKETFLOW, "5.5.0", ROCKETFLOW),
 )
 
 
 def append(writer: str, path: Path, first: int, *, brokers: bool) -> None:
     """Have one writer append messages with TAGS and KEYS."""
     numbers = range(first, first + EACH)
-    if writer == OURS:
+    if writer == ROCKETFLOW:
         with MessageStore.open(path, SIZES) as store:
             for n in numbers:
                 assert store.put_message(Message("orders", b"%d" % n, tags=f"t{n % 3}", keys=[f"k{n}"])).stored
@@ -70,11 +70,11 @@ def test_store_stays_healthy_when_versions_take_turns(
     profile = ""
     for number, writer in enumerate(turns):
         append(writer, path, number * EACH, brokers=brokers)
-        if writer == OURS and not profile:  # detected at the first open, and never changed
+        if writer == ROCKETFLOW and not profile:  # detected at the first open, and never changed
             profile = "5.5" if with_tags[-1] else "5.3"
-        with_tags.append(profile == "5.5" if writer == OURS else writer == "5.5.0")
+        with_tags.append(profile == "5.5" if writer == ROCKETFLOW else writer == "5.5.0")
         assert verify_store(path).findings == [], turns[: number + 1]
-    assert sorted(one.body for one in read_ours(path).values() if one.topic == "orders") == sorted(
+    assert sorted(one.body for one in read_with_rocketflow(path).values() if one.topic == "orders") == sorted(
         b"%d" % n for n in range(len(turns) * EACH)
     )
     assert run(["store", "info", str(path), "--json"]) == 0
@@ -95,7 +95,7 @@ def test_store_stays_healthy_when_versions_take_turns(
 
 KILLED = {
     "first-record-flushed": "put(1)\nstore.flush()",
-    "more-behind-the-first": "put(1)\nstore.flush()\nput(5)",
+    "more-after-the-first": "put(1)\nstore.flush()\nput(5)",
     "several-files": "put(400)\nstore.flush()\nput(400)",
     "opened-again": "put(400)\nstore.close()\nstore = MessageStore.open(sys.argv[1])\nput(300)",
     "begin-removed": (
@@ -103,25 +103,25 @@ KILLED = {
         "assert store.clean().log_files\nput(50)"
     ),
 }
-"""What a writer does before it is killed."""
+"""The calls of a writer before it is killed."""
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="the crash images of a short run have one such recovery each")
-def test_accelerated_recovery_goes_on_from_the_checkpoint_of_a_killed_writer(tmp_path: Path) -> None:
+def test_accelerated_recovery_continues_from_the_checkpoint_of_a_killed_writer(tmp_path: Path) -> None:
     config = replace(SIZES, mapped_file_size_commit_log=1 << 16)
     wanted = {}
     for name, code in KILLED.items():
         path = tmp_path / name
         before = (
             "import os, sys\nfrom dataclasses import replace\nfrom rocketflow_store import *\n"
-            "from tests.apache.test_apache_reads_ours import SIZES\n"
+            "from tests.apache.test_apache_opens_rocketflow_stores import SIZES\n"
             "store = MessageStore.open(sys.argv[1], replace(SIZES, mapped_file_size_commit_log=1 << 16))\n"
             "def put(count):\n"
             "    for n in range(count): assert store.put_message(Message('orders', b'b' * 300, tags='t')).stored\n"
         )
         command = [sys.executable, "-c", f"{before}{code}\nos._exit(9)", str(path)]
         assert subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode == 9
-        wanted[path] = read_ours(path)
+        wanted[path] = read_with_rocketflow(path)
     queues = sorted({place[:2] for found in wanted.values() for place in found})
     apache = ApacheStore("5.5.0", ACCELERATED)
     served = apache.read_each(list(wanted), config, queues)

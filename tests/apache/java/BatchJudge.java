@@ -76,7 +76,7 @@ public class BatchJudge {
         long end = System.currentTimeMillis() + 60_000;
         while (store.dispatchBehindBytes() > 0) {
             if (System.currentTimeMillis() > end) {
-                System.out.println("BEHIND\t" + store.dispatchBehindBytes() + "\t60000");
+                System.out.println("LAGGING\t" + store.dispatchBehindBytes() + "\t60000");
                 System.out.flush();
                 Runtime.getRuntime().halt(3);
             }

@@ -153,7 +153,7 @@ public class Judge {
         long end = System.currentTimeMillis() + DISPATCH_MILLIS;
         while (store.dispatchBehindBytes() > 0) {
             if (System.currentTimeMillis() > end) {
-                System.out.println("BEHIND\t" + store.dispatchBehindBytes() + "\t" + DISPATCH_MILLIS);
+                System.out.println("LAGGING\t" + store.dispatchBehindBytes() + "\t" + DISPATCH_MILLIS);
                 System.out.flush();
                 Runtime.getRuntime().halt(3); // an orderly end would wait for the dispatch as well
             }

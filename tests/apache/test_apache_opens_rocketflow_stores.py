@@ -1,4 +1,4 @@
-"""Directories that we wrote, opened by Apache RocketMQ 5.5.0, 5.3.3 and 4.9.7, appended to by it, and read on by us."""
+"""Directories that RocketFlow wrote, opened and appended to by Apache RocketMQ 5.5.0, 5.3.3 and 4.9.7, then read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.message import MessageBatch
-from tests.apache.judge import ApacheStore, read_ours, versions
+from tests.apache.judge import ApacheStore, read_with_rocketflow, versions
 from tests.support.trials import ROOT, environment
 
 pytestmark = pytest.mark.apache
@@ -38,7 +38,7 @@ def judged_by(*sample: str) -> pytest.MarkDecorator:
 
 
 def fill(path: Path) -> None:
-    """Every way of putting, over several files."""
+    """Put messages by every write path, over several files."""
     with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:
         for number in range(30):
             entries = [
@@ -47,8 +47,8 @@ def fill(path: Path) -> None:
             ]
             batch = MessageBatch("batches", encode_batch_body(entries), {"CLUSTER": "c"}, queue_id=number % 2)
             assert store.put_message(batch).stored
-            light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
-            assert store.put_message(Message("lights", b"light %d" % number, tags="x", properties=light)).stored
+            lmq = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+            assert store.put_message(Message("lmq", b"lmq %d" % number, tags="x", properties=lmq)).stored
         for number in range(400):
             assert store.put_message(
                 Message("orders", b"one %d" % number, tags=f"t{number % 3}", keys=[f"k{number}"], properties={"é": "ü"})
@@ -56,39 +56,42 @@ def fill(path: Path) -> None:
         store.put_messages([Message("single", b"list %d" % n, queue_id=0, keys=["a", f"b{n}"]) for n in range(300)])
         rows = {"body": [b"row %d " % n * (n % 90) for n in range(1500)], "keys": [f"r{n}" for n in range(1500)]}
         store.append_batch(pa.RecordBatch.from_pydict(rows), topic="rows")
-        lights = [[("INNER_MULTI_DISPATCH", "%LMQ%b,%LMQ%c")] if n % 3 else [] for n in range(60)]
-        many = [pa.array([b"many %d" % n for n in range(60)]), pa.array(lights, pa.map_(pa.string(), pa.string()))]
-        store.append_batch(pa.RecordBatch.from_arrays(many, names=["body", "properties"]), topic="lights")
+        lmqs = [[("INNER_MULTI_DISPATCH", "%LMQ%b,%LMQ%c")] if n % 3 else [] for n in range(60)]
+        many = [pa.array([b"many %d" % n for n in range(60)]), pa.array(lmqs, pa.map_(pa.string(), pa.string()))]
+        store.append_batch(pa.RecordBatch.from_arrays(many, names=["body", "properties"]), topic="lmq")
 
 
 def check_and_append(apache: ApacheStore, path: Path, *, lost: int = 0) -> None:
-    """Apache reads what we read, appends, closes; we read on, append on, and the store is clean, but for `lost`."""
-    mine = read_ours(path)
-    queues = sorted({(topic, queue_id) for topic, queue_id, _ in mine})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == mine
+    """Check that Apache reads the same messages and appends, and that RocketFlow reads and appends after it.
+
+    Afterwards `store verify` finds `lost` lost messages and nothing else.
+    """
+    expected = read_with_rocketflow(path)
+    queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
+    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     puts = [f"PUT\torders\t{n % 8}\t{base64.b64encode(b'apache %d' % n).decode()}\tat\tak{n}" for n in range(50)]
     answers = apache.ask(path, SIZES, [*puts, "KEY\torders\tk7", "KEY\torders\tak49"])
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 50
     assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
-    after = read_ours(path)
-    assert len(after) == len(mine) + 50
-    assert {key: value for key, value in after.items() if key in mine} == mine
+    after = read_with_rocketflow(path)
+    assert len(after) == len(expected) + 50
+    assert {key: value for key, value in after.items() if key in expected} == expected
     with MessageStore.open(path) as store:
         assert [one.body for one in store.query_message("orders", "ak49")] == [b"apache 49"]
         before = store.max_offset("orders", 0)
-        assert store.put_message(Message("orders", b"ours again", queue_id=0)).queue_offset == before
+        assert store.put_message(Message("orders", b"after apache", queue_id=0)).queue_offset == before
     assert [one.kind for one in verify_store(path).findings] == ["lost-message"] * lost
 
 
 @judged_by("5.5.0", "4.9.7")
-def test_what_we_append(apache: ApacheStore, tmp_path: Path) -> None:
+def test_apache_reads_every_write_path(apache: ApacheStore, tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)
     check_and_append(apache, path)
 
 
 def crash_and_recover(path: Path) -> None:
-    """Tear the end of the log, lose the index, and let our recovery mend it."""
+    """Tear the end of the log, delete the index, and run RocketFlow's recovery."""
     last = sorted((path / "commitlog").iterdir())[-1]
     with StoreReader(path) as reader:
         end = reader.max_phy_offset - int(last.name)
@@ -103,7 +106,7 @@ def crash_and_recover(path: Path) -> None:
 
 
 @judged_by("5.3.3")
-def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
+def test_apache_reads_a_store_recovered_by_rocketflow(apache: ApacheStore, tmp_path: Path) -> None:
     path = tmp_path / "s"
     fill(path)
     crash_and_recover(path)
@@ -112,7 +115,7 @@ def test_what_our_recovery_left(apache: ApacheStore, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @judged_by("5.5.0")
-def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object) -> None:
+def test_apache_reads_commits_of_the_sink(apache: ApacheStore, tmp_path: Path, spark: object) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES):
         pass
@@ -126,11 +129,12 @@ def test_what_our_sink_wrote(apache: ApacheStore, tmp_path: Path, spark: object)
 
 
 @judged_by("5.5.0", "4.9.7")
-def test_apache_that_opened_a_killed_store_is_noticed(apache: ApacheStore, tmp_path: Path) -> None:
-    """What our writer confirmed holds until another one opens the directory: 4.9 leaves `abort` as it is."""
+def test_confirm_of_a_killed_store_ends_when_apache_opens_it(apache: ApacheStore, tmp_path: Path) -> None:
+    """The confirm offset is valid until another writer opens the directory, also if that keeps `abort` (4.9)."""
     path = tmp_path / "s"
     code = (
-        "import os; from rocketflow_store import *; from tests.apache.test_apache_reads_ours import SIZES\n"
+        "import os\nfrom rocketflow_store import *\n"
+        "from tests.apache.test_apache_opens_rocketflow_stores import SIZES\n"
         f"MessageStore.open({str(path)!r}, SIZES).put_message(Message('orders', b'x', queue_id=0)); os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False)
