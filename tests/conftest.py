@@ -31,7 +31,7 @@ TOGETHER: Final = {
     "tests/reliability/test_two_drivers.py": "driver",
     "tests/reliability/test_zombies.py": "driver",
 }
-"""Files that share something dear: with several test processes one of them runs all of a name. Others run by file."""
+"""Files that share an expensive fixture: one test process runs all files of a name. Other files run one by one."""
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
@@ -44,7 +44,7 @@ def _scope(nodeid: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Whole files, or what is in TOGETHER, go to the next process that is free, in the order in which they stand."""
+    """Create a scheduler that gives complete files, or groups of TOGETHER, to the next free process in order."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -57,12 +57,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs together, and so longest, begins first: nobody waits for it at the end."""
+    """Sort the groups of TOGETHER, which run longest, to the start, so that no process waits for them at the end."""
     items.sort(key=lambda item: _scope(item.nodeid) not in TOGETHER.values())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A set in a test's name: its order differs between processes, and they then refuse to run together."""
+    """Reject tests named after a set: its order differs between processes, and xdist then refuses to run."""
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, set | frozenset) and str(value) in item.name:
             raise pytest.UsageError(f"{item.nodeid} is named after a set; name its cases or use a list")
@@ -70,9 +70,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`golden_store(name)`: the root of an unpacked golden store, shared by the session and never to be changed.
+    """Provide `golden_store(name)`, the root of an unpacked golden store; the session shares it, do not change it.
 
-    `golden_store(name, "rebuilt")` has the derived files (queues, index, checkpoint) that RocketMQ itself made of it.
+    `golden_store(name, "rebuilt")` has the derived files (queues, index, checkpoint) that RocketMQ rebuilt from it.
     """
     unpacked: dict[tuple[str, str], Path] = {}
 
@@ -93,7 +93,7 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 
 @pytest.fixture(scope="session", autouse=True)
 def _a_disk_with_room() -> Iterator[None]:
-    """Tests do not depend on how full this machine's disk is: at 85 % retention deletes files that are not expired."""
+    """Fake the disk's usage: at 85 % retention would delete files that are not expired."""
     from rocketflow_store.files import os_files
 
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +103,7 @@ def _a_disk_with_room() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of a test run."""
+    """Provide the Spark session of a test run."""
     from rocketflow.spark.session import build_session
 
     session = build_session("rocketflow-tests", "local[2]", fast_start=True)

@@ -1,4 +1,4 @@
-"""The bugs: every promise that a test defends, broken once on purpose. A bug that was fixed comes here first."""
+"""The bugs: each breaks one behaviour that a test protects. Add a bug here before you fix it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BUGS: Final = (
         [f"{ROWS}/test_sync_trace.py", f"{POWER}[sync]"],
     ),
     Bug(
-        "ends-not-told",
-        "what the queues had come to is not told: one that goes behind a kill begins anew",
+        "queue-ends-not-written",
+        "the end offsets of the queues are not written: a queue lost after a kill begins at 0 again",
         [Change("            if self._ends.moved:\n                self._guard(self._write_ends)\n", "")],
         [f"{STORE}/recovery/test_durable_ends.py"],
     ),
     Bug(
         "damaged-size-believed",
-        "a search behind damage takes whatever record it finds, in a message's body too",
+        "a search after damage accepts any record that it finds, even in a message's body",
         [
             Change(
                 "    end: int | None = None\n    try:\n        end = DamagedRecord(",
@@ -46,13 +46,13 @@ BUGS: Final = (
     ),
     Bug(
         "superseded-run-commits",
-        "a driver that another one took over from commits its batch",
+        "a driver that was superseded by another one commits its batch",
         [Change("    if batch.run_seq < newest:\n", "    if batch.run_seq < 0:\n")],
         [f"{STORE}/commits/test_sink_commit.py"],
     ),
     Bug(
         "every-tenth-sync-skipped",
-        "one sync in ten does nothing and says that it worked",
+        "one sync in ten does nothing and reports success",
         [
             Change(
                 "        if descriptor is not None:  # a file that retention removed needs no sync\n",
@@ -65,7 +65,7 @@ BUGS: Final = (
     ),
     Bug(
         "sync-error-swallowed",
-        "a failed sync is taken for one that worked",
+        "a failed sync counts as successful",
         [
             Change(
                 "            sync()\n        except StoreFencedError as error:\n            self.close(error)\n"
@@ -77,7 +77,7 @@ BUGS: Final = (
     ),
     Bug(
         "sync-retried-and-believed",
-        "a sync that failed is asked for again",
+        "a failed sync is retried, and the retry is believed",
         [
             Change(
                 "    try:\n        disk.fdatasync(fd)\n    except OSError as error:\n        raise",
@@ -90,7 +90,7 @@ BUGS: Final = (
     ),
     Bug(
         "dispatch-ahead-of-sync",
-        "with SYNC_FLUSH readers see what was written, synced or not",
+        "with SYNC_FLUSH readers see records that are not synced",
         [
             Change(
                 "limit = self._commit_log.flushed_offset if self._sync_flush else",
@@ -101,7 +101,7 @@ BUGS: Final = (
     ),
     Bug(
         "late-sync-answered-as-success",
-        "a batch whose sync did not come in time is answered as if it were durable",
+        "a batch whose sync timed out is acknowledged as durable",
         [
             Change(
                 "if not self.flush_to(offset, timeout_s):",
@@ -125,7 +125,7 @@ BUGS: Final = (
     ),
     Bug(
         "rename-without-directory-sync",
-        "a small file that was replaced, and the name of a new log file, are not made durable",
+        "the directory is not synced after a small file is replaced or a log file created",
         [
             Change(
                 "        raise access_error(path, error) from error\n    sync_directory(path.parent)\n",
@@ -141,13 +141,13 @@ BUGS: Final = (
     ),
     Bug(
         "sparse-segments",
-        "log files have a size but no blocks: a full disk kills the writer later on",
+        "log files have a size but no blocks: a full disk kills the writer later",
         [Change("        disk.posix_fallocate(fd, 0, size)\n", "        disk.ftruncate(fd, size)\n")],
         [f"{STORE}/files/test_allocate_ahead.py"],
     ),
     Bug(
         "abort-removed-too-early",
-        "the mark of an unclean stop goes before everything is durable",
+        "the mark of an unclean stop is removed before everything is durable",
         [
             Change(
                 "        self._flushing.flush_last()\n",
@@ -162,7 +162,7 @@ BUGS: Final = (
     # -- recovery
     Bug(
         "cut-tail-not-zeroed",
-        "recovery cuts by moving the end only",
+        "recovery truncates by moving the end only",
         [
             Change(
                 "if last is not None and last.file_from_offset < boundary and offset < last.end_offset:", "if False:"
@@ -180,7 +180,7 @@ BUGS: Final = (
     ),
     Bug(
         "recovery-start-by-timestamp",
-        "recovery begins with the newest file that is older than what the checkpoint says",
+        "recovery begins at the newest file that is older than the checkpoint's timestamps",
         [
             Change(
                 "        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
@@ -205,7 +205,7 @@ BUGS: Final = (
     ),
     Bug(
         "torn-first-record-is-another-file",
-        "a first record that names no file's begin refuses the open",
+        "an open is refused if the first record names an offset that begins no file",
         [
             Change(
                 "    if told < 0 or told % mapped.file_size:\n        return None",
@@ -217,7 +217,7 @@ BUGS: Final = (
     # -- what is served
     Bug(
         "physical-offset-not-compared",
-        "a whole record at a place that it does not name is taken",
+        "a valid record at a physical offset that it does not name is accepted",
         [
             Change(
                 'self._expect(self.field(">i8", 28) == self.positions + file_from_offset, "physical',
@@ -236,7 +236,7 @@ BUGS: Final = (
     ),
     Bug(
         "crc-not-checked-on-read",
-        "readers hand out bodies without comparing their CRC",
+        "readers return bodies without checking their CRC",
         [
             Change("        fault = content_fault(view, frame)", "        fault = None"),
             Change("if in_doubt else records.faults", "if False else records.faults"),
@@ -245,7 +245,7 @@ BUGS: Final = (
     ),
     Bug(
         "only-bodies-checked-on-read",
-        "readers compare the body's CRC, and not the one of the whole record",
+        "readers check the body's CRC, but not the CRC of the record",
         [
             Change("    if has_record_crc(view, frame):\n        return", "    if False:\n        return"),
             Change(
@@ -256,8 +256,8 @@ BUGS: Final = (
         [f"{ROWS}/test_image_log.py::test_every_bit_of_a_record[closed]"],
     ),
     Bug(
-        "pages-looked-at-unasked",
-        "a page of a map is looked at without asking whether it can be read: the system ends the process",
+        "unreadable-page-touched",
+        "a page of a map is read without a check that it is readable: SIGBUS ends the process",
         [
             Change(
                 "            os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)\n"
@@ -269,7 +269,7 @@ BUGS: Final = (
     ),
     Bug(
         "record-without-crc-believed-by-readers",
-        "a record whose CRC property was damaged counts as one of a writer that gives none",
+        "a record with a damaged CRC property counts as written without one",
         [
             Change(
                 "        inside = self._inside(phy_offsets)\n        if",
@@ -281,7 +281,7 @@ BUGS: Final = (
     ),
     Bug(
         "crc-only-on-body",
-        "the CRC over the whole record is written and never looked at",
+        "the CRC of the record is written and never checked",
         [
             Change(
                 "    return there & (records.properties_ends - records.properties_starts >= PROPERTY_CRC_SIZE)",
@@ -292,13 +292,13 @@ BUGS: Final = (
     ),
     Bug(
         "commit-record-before-its-rows",
-        "an envelope counts although its rows are not all there",
+        "an envelope counts although some of its rows are missing",
         [Change("if envelope.end_offset > last:", "if False:")],
         [f"{ROWS}/test_torn_commits.py::test_a_torn_commit_is_there_wholly_or_not_at_all"],
     ),
     Bug(
         "sink-batch-half-visible",
-        "the parts of a sink commit are seen one after another",
+        "the parts of a sink commit become visible one after another",
         [
             Change(
                 "self._log_append.publish(placer, rows)\n",
@@ -312,8 +312,8 @@ BUGS: Final = (
         [f"{STORE}/engine/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
     ),
     Bug(
-        "what-waits-in-the-pool-is-shown",
-        "readers see what was appended to a store pool and not committed",
+        "uncommitted-pool-records-visible",
+        "readers see records in a TransientStorePool that are not committed",
         [
             Change(
                 "return self.wrote_offset if self._buffered is None else self._committed_offset",
@@ -323,15 +323,15 @@ BUGS: Final = (
         [f"{ROWS}/test_power_loss.py::test_power_loss_with_a_store_pool"],
     ),
     Bug(
-        "a-file-that-nobody-knows-of",
-        "a log file that got its name when a signal came stays, behind those that are taken back",
+        "unregistered-log-file-remains",
+        "a log file that is renamed while a signal arrives remains after the files that are removed again",
         [Change("            self._remove_unknown(file_from_offset)\n", "")],
         [f"{ROWS}/test_image_stops.py::test_a_signal_behind_each_disk_call"],
         seeds=SEEDS,
     ),
     Bug(
-        "bounds-of-a-while-ago",
-        "the begin of a queue, for a begin of the log of a while ago, is kept for the one of now",
+        "stale-queue-bounds",
+        "the minimum offset of a queue is cached although the log's minimum has moved",
         [
             Change("if for_floor == floor and queue.first_unit <= low <= end", "if queue.first_unit <= low <= end"),
         ],
@@ -346,7 +346,7 @@ BUGS: Final = (
     ),
     Bug(
         "length-trusted",
-        "a record's length is believed before anybody looked how many bytes there are",
+        "a record's length is used before it is compared with the number of bytes",
         [Change("& (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)", "& (sizes >= MIN_RECORD_SIZE)")],
         ["tests/fuzz/test_fuzz.py::test_any_bytes_give_a_value_or_a_typed_error[records-by-units]"],
         seeds=SEEDS,
@@ -359,7 +359,7 @@ BUGS: Final = (
     ),
     Bug(
         "stored-topic-becomes-a-path",
-        "recovery makes a directory of whatever a record calls its topic",
+        "recovery creates a directory for any topic name in a record",
         [
             Change("(is_directory_name(topic) for topic in topics), bool", "(True for topic in topics), bool"),
             Change(
@@ -371,20 +371,20 @@ BUGS: Final = (
     ),
     Bug(
         "unbounded-inflate",
-        "a compressed body is inflated first and measured then",
+        "a compressed body is inflated before its size is checked",
         [Change("decode(bytes(stored), limit + 1)", "decode(bytes(stored), (1 << 31) - 1)")],
         ["tests/fuzz/test_fuzz.py::test_a_small_body_that_inflates_to_much_takes_no_memory"],
     ),
     # -- queues beside the plain ones, deleted topics
     Bug(
         "lost-batch-queues-go-unnoticed",
-        "the open compares queues of BatchCQ topics with nothing",
+        "an open does not check the queues of BatchCQ topics against the log",
         [Change("record.batch_queues if record is not None else {}, lost.batch_queues", "{}, lost.batch_queues")],
         [f"{STORE}/recovery/test_side_queue_recovery.py::test_a_damaged_side_queue_is_made_again"],
     ),
     Bug(
-        "light-queue-serves-any-record",
-        "what the unit of a light queue points at need not name that queue",
+        "lmq-serves-any-record",
+        "a unit of an LMQ may point at a record that does not name that LMQ",
         [
             Change(
                 "            return (identity.topic, queue_offset) in lmq_units(self._properties(frame, held))\n",
@@ -394,14 +394,14 @@ BUGS: Final = (
         [f"{STORE}/fsck/test_side_queue_fsck.py::test_units_of_another_light_queue_serve_nothing"],
     ),
     Bug(
-        "deleted-topics-come-back",
+        "deleted-topics-dispatched",
         "recovery dispatches records of deleted topics",
         [Change("    if not floors:\n        return\n", "    if True:\n        return\n")],
         [f"{STORE}/engine/test_deleted_topics.py::test_nor_under_a_new_topic_of_that_name"],
     ),
     Bug(
-        "crc-asked-of-another-writers-records",
-        "a queue that is made again extends our records' CRC over those of another writer",
+        "crc-expected-from-another-writer",
+        "a queue rebuild expects the CRC property also in records of another writer",
         [
             Change("        if before is not None and log_end > before.end_phy_offset:\n", "        if False:\n"),
         ],
@@ -409,8 +409,8 @@ BUGS: Final = (
     ),
     # -- rebuild
     Bug(
-        "rebuild-turns-units-around",
-        "three units that follow each other are written in the other order",
+        "rebuild-swaps-units",
+        "three consecutive units are written in reverse order",
         [
             Change(
                 "            units[at : at + count] = self._parts.rows(part, row, count)\n",
@@ -421,12 +421,12 @@ BUGS: Final = (
     ),
     Bug(
         "rebuild-leaves-slots-of-damaged-records-empty",
-        "a rebuilt queue does not say which bytes are lost",
+        "a rebuilt queue has no units for damaged records",
         [Change("            if key in gapped:\n", "            if False:\n")],
         [f"{STORE}/rebuild/test_rebuild.py::test_damage_costs_the_damaged_records"],
     ),
     Bug(
-        "rebuild-swaps-what-is-not-durable",
+        "rebuild-swaps-unsynced-files",
         "queue files of a rebuild are swapped in without a sync",
         [
             Change(
@@ -437,26 +437,26 @@ BUGS: Final = (
     ),
     Bug(
         "rebuild-forgets-index-entries-of-one-block",
-        "entries of one slot that come close behind each other do not lead to each other",
+        "index entries of one slot within a block are not linked to each other",
         [Change("            before[rows[follows + 1]] = numbers[rows[follows]]\n", "")],
         [f"{STORE}/rebuild/test_rebuild.py::test_as_incremental_dispatch"],
     ),
     # -- retries, requeues
     Bug(
         "one-retry-too-many",
-        "a message is sent back once more than the group allows",
+        "a message is sent back once more often than the group allows",
         [Change("if message.reconsume_times >= most or", "if message.reconsume_times > most or")],
         [f"{STORE}/delivery/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
     ),
     Bug(
-        "requeue-forgets-where-it-is",
-        "a requeue's commits hold rows and not how far the run is: a repeat moves them again",
+        "requeue-position-not-committed",
+        "commits of a requeue hold rows but not the run's position: a retry requeues the rows again",
         [Change("    positions = {**run.positions, **batch.positions}\n", "    positions = dict(run.positions)\n")],
         [f"{STORE}/delivery/test_requeue_run.py", f"{ROWS}/test_manual_requeue_kills.py"],
     ),
     Bug(
-        "requeue-moves-what-came-later",
-        "a run that is repeated is about the rows that are there now, not about those it began with",
+        "requeue-moves-later-messages",
+        "a retried run covers the queue's current rows, not those of its begin",
         [
             Change(
                 "    known = find_run(store, request)\n    if known is not None:\n        return known\n",
@@ -466,15 +466,15 @@ BUGS: Final = (
         [f"{STORE}/delivery/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
     ),
     Bug(
-        "requeued-messages-stay-delayed",
-        "a requeued message keeps the delay that it had",
+        "requeued-messages-keep-their-delay",
+        "a requeued message keeps its delay properties",
         [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
         [f"{STORE}/delivery/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
     ),
     # -- delay levels
     Bug(
         "delivery-progress-without-messages",
-        "a delivery commits how far the levels are, and leaves the messages out",
+        "a delivery commits the positions of the levels without the messages",
         [
             Change(
                 "ProgressBatch(SINK_ID, self.run_id, before.after, progress, rows, chunks)",
@@ -485,7 +485,7 @@ BUGS: Final = (
     ),
     Bug(
         "delay-file-believed",
-        "delayOffset.json counts, whatever the log shows",
+        "delayOffset.json is trusted over the log",
         [Change("        believed = evidence.search(level, start, shown[0])\n", "        believed = end\n")],
         [
             f"{STORE}/delivery/test_delay_delivery.py::test_the_envelope_tells_where_to_go_on",
@@ -493,8 +493,8 @@ BUGS: Final = (
         ],
     ),
     Bug(
-        "delay-file-believed-to-be-whole",
-        "what a broker delivered before it was killed is delivered again",
+        "delay-file-believed-to-be-current",
+        "messages that a broker delivered before it was killed are delivered again",
         [
             Change(
                 "        found[level] = evidence.behind_delivered(level, start, high)\n",
@@ -510,8 +510,8 @@ BUGS: Final = (
         [f"{STORE}/delivery/test_delay_golden.py::test_pending_delays_are_delivered_at_their_time"],
     ),
     Bug(
-        "due-as-the-unit-says",
-        "a damaged time in a queue makes its message early",
+        "due-time-of-a-damaged-unit-believed",
+        "a damaged due time in a unit delivers its message early",
         [
             Change(
                 "(dues <= MAX_EXT_ADDRESS) | (dues < stored) | (dues > stored + ABSURD_MS)",
@@ -521,8 +521,8 @@ BUGS: Final = (
         [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_that_tells_no_time_does_not_make_a_message_early"],
     ),
     Bug(
-        "a-lost-message-blocks-its-level",
-        "nothing is delivered behind a unit that stands for a lost message: its tags code is a far time",
+        "lost-message-blocks-its-level",
+        "no message after a lost one is delivered: the tags code of its placeholder is a due time in the far future",
         [Change("(dues > until_ms) & (dues <= until_ms + ABSURD_MS) &", "(dues > until_ms) &")],
         [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_of_a_lost_message_does_not_block_its_level"],
     ),
@@ -533,8 +533,8 @@ BUGS: Final = (
         [f"{STORE}/delivery/test_delay_delivery.py::test_a_message_without_a_legal_place_is_left_out_and_told"],
     ),
     Bug(
-        "put-again-with-the-old-crc",
-        "a record that is put again keeps the CRC of its old place among its properties",
+        "redelivered-with-the-old-crc",
+        "a redelivered record keeps the CRC property of its old place",
         [
             Change(
                 "    ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)\n",
@@ -545,7 +545,7 @@ BUGS: Final = (
     ),
     Bug(
         "records-without-properties-damaged",
-        "bulk readers look for the properties' length two bytes too early where topics differ",
+        "bulk readers read the properties' length two bytes too early if topics differ",
         [
             Change(
                 "self.positions + self.sizes - 2, self.positions)", "self.positions + self.sizes - 4, self.positions)"
@@ -555,70 +555,70 @@ BUGS: Final = (
     ),
     # -- the Kafka bridge
     Bug(
-        "bridge-commits-whatever-the-envelope-says",
-        "messages of Kafka are committed though another bridge copied them meanwhile",
+        "bridge-commit-without-fencing",
+        "Kafka records are committed although another bridge copied them meanwhile",
         [Change("        if said != part.base:\n", "        if said is not None and part.base is None:\n")],
         [f"{KAFKA}/test_store_commit.py"],
     ),
     Bug(
-        "bridge-keeps-one-of-two-equal-headers",
-        "a header that a Kafka message has twice is kept once",
+        "bridge-drops-duplicate-headers",
+        "a header that occurs twice in a Kafka record is kept once",
         [Change("    plain &= once\n", "")],
         [f"{KAFKA}/test_mapping.py::test_what_kafka_holds_comes_back"],
     ),
     Bug(
         "bridge-reads-a-batch-from-its-begin",
-        "messages of a batch below the offset where a bridge goes on are copied again",
+        "records of a batch below the offset at which a bridge resumes are copied again",
         [Change("return rows if wanted.all() else rows.take(np.flatnonzero(wanted))", "return rows")],
         [f"{KAFKA}/test_mapping.py::test_record_batches_are_read_as_they_were_written"],
     ),
     Bug(
-        "bridge-commits-more-rows-than-it-may",
-        "a batch of Kafka's is never divided: a commit has as many rows as one poll gave",
+        "bridge-exceeds-rows-per-commit",
+        "a Kafka batch is never split: a commit has as many rows as one poll returned",
         [Change("            if one.most_rows > rows:\n", "            if one.most_rows > rows > rows + 1:\n")],
         [f"{KAFKA}/test_batch_limits.py::test_batches_are_cut_anywhere"],
     ),
     Bug(
-        "bridge-goes-on-with-a-topic-made-anew",
-        "offsets of a topic that was deleted are gone on with in the one that was made anew under its name",
+        "bridge-resumes-in-a-recreated-topic",
+        "a bridge resumes at the offsets of a deleted topic in the topic recreated under its name",
         [Change("now is not None and before != now:\n", "now is not None and before > before:\n")],
         [f"{KAFKA}/test_replaced_topics.py::test_what_is_not_noted_is_noted_with_the_next_commit"],
     ),
     Bug(
         "bridge-shows-passwords-at-debug",
-        "log lines of clients are written as they are, the request with the password too",
+        "log lines of Kafka clients are written unchanged, also requests with the password",
         [Change("                record.msg, record.args = hidden, ()\n", "                pass\n")],
         [f"{KAFKA}/test_secrets.py::test_errors_and_log_lines"],
     ),
     Bug(
-        "bridge-drops-properties-with-names-of-rocketmq-s-own",
-        "on the way to Kafka properties that no header of their name brings back are left out",
+        "bridge-drops-rocketmq-properties",
+        "the copy to Kafka omits properties that a header of the same name does not restore",
         [Change("    for row, held in _to_be_held(rows, properties).items():\n", "    for row, held in ():\n")],
         [f"{KAFKA}/test_mapping.py::test_a_message_of_rocketmq_goes_out_and_comes_back"],
     ),
     # -- quality
     Bug(
-        "rows-that-are-to-be-ignored-counted",
-        "conditions over several columns are asked of the rows too that `ignore_row_if` leaves out",
+        "ignored-rows-counted",
+        "conditions over several columns also count the rows that `ignore_row_if` excludes",
         [Change("self._domains.condition({**domain[0], **domain[1]})", "self._domains.condition(domain[0])")],
         ["tests/rocketflow/quality/test_agreement.py::test_the_pass_and_great_expectations_say_the_same"],
     ),
     Bug(
-        "checked-batch-known-by-its-number",
-        "a checked batch that comes again with other rows is taken for the one in the log",
+        "checked-batch-identified-by-its-number",
+        "a retried checked batch with other rows counts as the one in the log",
         [Change("        if known != ranges:\n", "        if known is None:\n")],
         ["tests/rocketflow/quality/test_stream.py::test_a_batch_that_comes_again_is_written_once"],
     ),
     # -- timer messages
     Bug(
         "timer-a-tick-early",
-        "what is due in the tick that is running is delivered already",
+        "messages that are due in the current tick are delivered early",
         [Change("in self._files.due_ticks(tick) if len(units)", "in self._files.due_ticks(tick + 1) if len(units)")],
         [f"{STORE}/delivery/test_timer_delivery.py::test_each_is_delivered_in_its_tick_and_looks_as_a_brokers"],
     ),
     Bug(
-        "timer-delivered-behind-a-broker",
-        "nobody looks for what a broker delivered",
+        "timer-broker-deliveries-ignored",
+        "the timer delivers messages again that a broker delivered",
         [
             Change(
                 "            if len(hits):\n                _count(",
@@ -629,25 +629,25 @@ BUGS: Final = (
     ),
     Bug(
         "timer-wheel-believed",
-        "a wheel that is not the one we left is gone by",
+        "a wheel that another writer changed is used",
         [Change("if crc32(wheel.octets()) != stop.wheel_crc:", "if crc32(wheel.octets()) == stop.wheel_crc + 1:")],
         [f"{STORE}/delivery/test_timer_delivery.py::test_the_files_say_what_waits"],
     ),
     Bug(
         "timer-files-of-another-log",
-        "the timer's files are believed though the log was cut since",
+        "the timer's files are used although the log was truncated after them",
         [Change("return known <= low or self._mark(known) == self._files.newest", "return True")],
         [f"{STORE}/delivery/test_timer_delivery.py::test_a_log_that_was_cut_and_grew_again_is_noticed"],
     ),
     Bug(
         "timer-delivery-lost-with-the-log",
-        "the timer's files are believed though the log lost the deliveries that they tell of",
+        "the timer's files are used although the log lost the deliveries that they record",
         [Change("        if commits > now[0] or (", "        if commits < 0 and (")],
         [f"{STORE}/delivery/test_timer_delivery.py::test_a_delivery_that_the_log_lost_is_made_again"],
     ),
     Bug(
         "timer-rolled-again",
-        "a message that was put again on its way is delivered beside its copy",
+        "a rolled message is delivered in addition to its copy",
         [
             Change(
                 "        rows = rows.take(~superseded(self._store, rows, self._roll_copies))\n        is_due",
@@ -664,20 +664,20 @@ BUGS: Final = (
     ),
     Bug(
         "timer-recall-of-5.5-ignored",
-        "a message that RocketMQ 5.5 recalled, by its UNIQ_KEY without the topic, is delivered",
+        "a message that RocketMQ 5.5 recalled by its UNIQ_KEY without the topic is delivered",
         [Change("for names in recall_names(segments):", "for names in recall_names(segments)[:1]:")],
         [f"{STORE}/delivery/test_timer_golden.py"],
     ),
     # -- complete answers
     Bug(
         "row-larger-than-a-file",
-        "a row that no CommitLog file holds is not refused before others are written",
+        "a row larger than a CommitLog file is refused only after others are written",
         [Change("        suspicious |= sizes + room + _HEAD_ROOM > config.mapped_file_size_commit_log\n", "")],
         [f"{STORE}/engine/test_small_log_files.py"],
     ),
     Bug(
         "by-time-unreadable-is-earlier",
-        "a search by time takes a record that it cannot read for an earlier one",
+        "a search by time treats an unreadable record as an earlier one",
         [
             Change(
                 "            good = np.flatnonzero(times >= 0)\n            if len(good):\n"
@@ -691,38 +691,38 @@ BUGS: Final = (
     # -- Airflow
     Bug(
         "airflow-busy-store-fails",
-        "a task whose store is in use fails at once",
+        "a task whose store is locked by another process fails at once",
         [Change("if self.code == EXIT_BUSY or self.code < 0 or", "if self.code < 0 or")],
         ["tests/rocketflow/airflow/test_parts.py::test_what_an_exit_code_means"],
     ),
     Bug(
         "airflow-command-outlives-its-task",
-        "a worker that is killed leaves its command behind, and that one the lock",
+        "a killed worker leaves its command running, which holds the store's lock",
         [Change("prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)", "prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)")],
         ["tests/rocketflow/airflow/test_parts.py::test_a_command_ends_with_whoever_waits_for_it"],
     ),
     Bug(
-        "airflow-secrets-handed-on",
-        "a command gets Airflow's environment, its keys among it",
+        "airflow-secrets-passed-on",
+        "a command inherits Airflow's environment with its keys",
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
         ["tests/rocketflow/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
     ),
     # -- settings
     Bug(
         "settings-out-of-range-refused",
-        "a number that RocketMQ moves into its range is refused",
+        "a number that RocketMQ clamps to its range is refused",
         [Change("        return min(max(value, low), high)\n", "        return value\n")],
         [f"{STORE}/settings/test_settings_of_rocketmq.py::test_every_number_that_rocketmq_takes_is_taken"],
     ),
     Bug(
         "settings-without-effect-unnamed",
-        "keys that change nothing are taken without a word",
+        "keys without effect are accepted without a warning",
         [Change("    if keys and (path, keys) not in _warned:\n", "    if keys and not path:\n")],
         [f"{STORE}/settings/test_settings_of_rocketmq.py::test_keys_without_effect_are_named_once_at_the_open"],
     ),
     Bug(
         "rocksdb-queues-unseen",
-        "a store with its queues in RocksDB is shown as one without topics",
+        "a store with its queues in RocksDB is shown without topics",
         [
             Change(
                 '    if "CURRENT" in _names(root / consume_queue):\n',
@@ -733,13 +733,13 @@ BUGS: Final = (
     ),
     Bug(
         "rocksdb-data-written-past",
-        "a writer goes on where index, timer or transactions are in RocksDB",
+        "a writer opens a store whose index, timer or transactions are in RocksDB",
         [Change('        if name.endswith(".sst") or (name', "        if (name")],
         [f"{STORE}/engine/test_other_engines.py::test_data_in_rocksdbstore_refuses_writers_and_warns_readers"],
     ),
     Bug(
         "log-elsewhere-has-no-identity",
-        "a log that was replaced is not noticed where it lies elsewhere",
+        "a replaced log is not detected if it is outside the store's root",
         [
             Change(
                 "for one in self.commit_logs for name in _names(one)",
@@ -750,7 +750,7 @@ BUGS: Final = (
     ),
     Bug(
         "source-without-settings",
-        "the source takes no settings of file and environment",
+        "the source ignores settings of file and environment",
         [
             Change(
                 "return tuple(replace(one, settings=settings) for one in parse_stores(text))",
@@ -769,7 +769,7 @@ BUGS: Final = (
     ),
     Bug(
         "deep-json-escapes",
-        "JSON from outside that is nested too deeply ends its reader with RecursionError",
+        "input JSON that is nested too deeply raises RecursionError",
         [
             Change(
                 '    except RecursionError:\n        raise DeepJsonError("nested too deeply") from None',
@@ -780,32 +780,32 @@ BUGS: Final = (
     ),
     Bug(
         "timer-snapshots-remain",
-        "a rebuilt wheel leaves the snapshot that a broker prefers to it",
+        "a rebuild of the wheel keeps the old snapshot, which a broker prefers",
         [Change("            os_files.remove_file(snapshot)\n", "            pass\n")],
         [f"{STORE}/delivery/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
     ),
     # -- readers that answer less than there is
     Bug(
         "tag-code-believed",
-        "a tag read passes over a message whose unit has another tags code than its record",
+        "a read by tag skips a message whose unit has a damaged tags code",
         [Change("            keep |= self._in_doubt(units, offsets, keep)\n", "")],
         [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "retention-ends-a-skipping-read",
-        "a read of several blocks takes the bounds of its first block for those of all",
+        "a read of several blocks uses the bounds of its first block for all",
         [Change("            if reached < stop:\n                low, high = self._bounds()\n", "")],
         [f"{STORE}/reading/test_read_faults.py"],
     ),
     Bug(
-        "skipped-not-named",
-        "get_message leaves a message out without naming it",
+        "skipped-message-not-reported",
+        "get_message skips a message without reporting it",
         [Change("            skipped.append(SkippedMessages(at, messages, phy_offset, why))\n", "")],
         [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "broken-chain-ends-the-query",
-        "a slot that leaves the entries hides the key",
+        "a slot that points outside the entries hides the key",
         [
             Change(
                 'on_damage(self._path, newer, f"the chain of its slot goes on at entry {at}, which is not older")\n'
@@ -817,13 +817,13 @@ BUGS: Final = (
     ),
     Bug(
         "misplaced-record-by-key",
-        "a record that names another message's place is served by key",
+        "a record that claims another message's place is served by key",
         [Change("if message.topic != topic or self._is_in_its_place(message):", "if message is not None:")],
         [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
-        "condition-behind-a-cut-number",
-        "a filter goes on behind a number of which RocketMQ reads the 0 only",
+        "condition-after-a-truncated-number",
+        "a filter continues after a number of which RocketMQ parses only the 0",
         [
             Change(
                 '        if self._token.kind is not TokenKind.END:\n            raise self._error(token, f"RocketMQ',
@@ -834,19 +834,19 @@ BUGS: Final = (
     ),
     Bug(
         "impossible-size-believed",
-        "a size in store.meta that no store can have makes all sizes those of an empty store",
+        "an impossible size in store.meta resets all sizes to those of an empty store",
         [Change(" if LIMITS[name][0] <= size <= LIMITS[name][1]}", "}")],
         [f"{STORE}/metadata/test_file_sizes.py"],
     ),
     Bug(
         "gap-ends-a-queue",
-        "a queue ends for readers at the first unit that is missing",
+        "a queue ends for readers at the first missing unit",
         [Change("            past_gaps=True,\n", "            past_gaps=False,\n")],
         [f"{STORE}/reading/test_promised_queues.py"],
     ),
     Bug(
-        "record-of-the-stop-not-asked",
-        "readers believe what the files of a queue say, and nothing of what the writer recorded",
+        "clean-stop-record-ignored",
+        "readers use the files of a queue and ignore the bounds that the writer recorded at its stop",
         [
             Change(
                 "    _believes_promises: ClassVar[bool] = True\n",
@@ -868,7 +868,7 @@ BUGS: Final = (
     ),
     Bug(
         "one-unit-moves-the-minimum",
-        "the search for a queue's first message believes a damaged unit",
+        "the search for a queue's first message trusts a damaged unit",
         [
             Change(
                 "    return found if _agree(queue, first, found, end, floor) else",
@@ -878,8 +878,8 @@ BUGS: Final = (
         [f"{STORE}/views/test_first_kept.py"],
     ),
     Bug(
-        "durable-units-not-asked",
-        "an open after a kill declares messages lost whose units are missing below the durable frontier",
+        "durable-units-ignored",
+        "an open after a kill declares messages lost if their units are missing below the durable end",
         [Change("key not in lost.queues and not self._has_units(key, there[key], end, log)", "end < 0")],
         [f"{STORE}/reading/test_promised_queues.py"],
     ),
@@ -896,19 +896,19 @@ BUGS: Final = (
     ),
     Bug(
         "every-tag-must-be-indexed",
-        "a message that an older broker stored without an index entry for its TAGS is reported as damage",
+        "a message of an older broker without an index entry for its TAGS is reported as damage",
         [Change("        must = ~entries.of_tag\n", "        must = np.ones(len(entries.of_tag), bool)\n")],
         [f"{STORE}/views/test_derived_profile.py"],
     ),
     Bug(
         "conversion-not-recorded",
-        "a rebuild with a profile does not record it: a store without TAGS gets the other one back",
+        "a rebuild with a profile does not record it: a store without TAGS gets its old profile back",
         [Change("                    self._record_profile()\n", "")],
         [f"{STORE}/views/test_derived_profile.py::test_conversion_of_a_store_without_tags_is_recorded"],
     ),
     Bug(
         "queues-not-in-the-checkpoint",
-        "a flush leaves the checkpoint's offset of the queues as it was",
+        "a flush does not update the checkpoint's offset of the queues",
         [
             Change(
                 "            self._checkpoint.logics_physical_offset = logics_physical_offset(phy_offset, end)\n",
@@ -919,31 +919,31 @@ BUGS: Final = (
     ),
     Bug(
         "lost-system-queue-is-deleted",
-        "verify takes a lost queue of the store's own topics for that of a deleted topic",
+        "verify mistakes a lost queue of a system topic for that of a deleted topic",
         [Change("        kept = is_system_topic(topic) or topic in self.unlisted\n", "        kept = False\n")],
         [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
-        "lost-index-is-none",
-        "verify misses an index only where its directory or the checkpoint says that there was one",
+        "lost-index-not-reported",
+        "verify reports a missing index only if its directory or the checkpoint shows that one existed",
         [Change("            return record.index is not None\n", "            return False\n")],
         [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
         "append-makes-stores",
-        "append begins a store at a path that holds none",
+        "append creates a store at a path without one",
         [Change("    if not create:\n        _check_exists(path, config)\n", "")],
         ["tests/rocketflow/cli/test_typos.py"],
     ),
     Bug(
         "offsets-of-unknown-topics",
-        "starting offsets of a topic that the read does not take are passed over",
+        "starting offsets of a topic that is not subscribed are ignored",
         [Change("    _check_topics(choice, queues, named)\n", "")],
         ["tests/rocketflow/spark/source/test_stream_planner.py"],
     ),
     Bug(
         "accepted-by-place",
-        "a finding is accepted by its place alone, whatever its bytes are now",
+        "a finding is accepted by its place alone, even if its bytes have changed",
         [
             Change(
                 "        return self._key(finding) in self.known\n",
@@ -960,7 +960,7 @@ BUGS: Final = (
     ),
     Bug(
         "claims-believed",
-        "a rebuild believes whatever queue offset a record claims, and reports no gap",
+        "a rebuild trusts every queue offset that a record claims, and reports no gap",
         [
             Change(
                 "    merged, of = _merged(runs)\n",
@@ -971,7 +971,7 @@ BUGS: Final = (
     ),
     Bug(
         "lost-units-are-clean",
-        "verify takes the units of lost messages at a queue's end for sound ones",
+        "verify treats the units of lost messages at a queue's end as valid",
         [
             Change(
                 "                lost_messages += self._lost_messages(queue, first, units, high)\n",
@@ -993,7 +993,7 @@ BUGS: Final = (
     ),
     Bug(
         "record-in-a-body-served",
-        "a record in a message's body is a message for whoever asks by physical offset",
+        "a read by physical offset returns a record in a message's body as a message",
         [Change("return message if self.boundaries.begins(message) else None", "return message")],
         [f"{STORE}/reading/test_forged_places.py"],
     ),
@@ -1010,7 +1010,7 @@ BUGS: Final = (
     ),
     Bug(
         "damaged-entry-in-silence",
-        "a query by key comes to a damaged index entry and reports nothing",
+        "a query by key meets a damaged index entry and reports nothing",
         [
             Change(
                 """                    on_damage(self._path, at, "it is in the chain of a slot that is not its own")
@@ -1022,37 +1022,37 @@ BUGS: Final = (
     ),
     Bug(
         "damaged-place-in-silence",
-        "an index entry whose physical offset is another one is taken for one of a removed message",
+        "an index entry with a damaged physical offset counts as that of a removed message",
         [Change("if on_damage is not None and not self._rises(at):", "if False:")],
         [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "index-header-believed",
-        "times of a damaged index header decide that a file has nothing to give",
+        "the times of a damaged index header exclude its file from a query",
         [Change("        return 0 <= header.end_timestamp - last < 1000\n", "        return True\n")],
         [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
         "copied-unit-believed",
-        "the tags code of a unit that is a copy of a neighbour's hides its message from a read by tag",
+        "a unit that is a copy of its neighbour's hides its message from a read by tag",
         [Change("                keep |= queue.misplaced(first, stop)[offsets - first]\n", "                pass\n")],
         [f"{STORE}/reading/test_damaged_units.py"],
     ),
     Bug(
         "other-sizes-look-empty",
-        "a reader passes over a log's only file for its size and shows no messages",
+        "a reader skips a log's only file because of its size and shows no messages",
         [Change("        files.refuse_other_sizes()\n        view = ", "        view = ")],
         [f"{STORE}/metadata/test_file_sizes.py"],
     ),
     Bug(
         "bridge-copies-what-another-copied",
-        "a bridge with another id copies a topic once more that is already in the store",
+        "a bridge with another id copies a topic again that is already in the store",
         [Change("        if new and not self._options.restart:\n", "        if False:\n")],
         ["tests/rocketflow/kafka/test_claims.py"],
     ),
     Bug(
-        "worker-tells-of-a-jvm-that-hung-up",
-        "a Python worker prints that its last flush failed",
+        "worker-reports-closed-jvm-socket",
+        "a Python worker prints that its last flush to an ended JVM failed",
         [Change("vars(daemon).update(traceback=_QuietTraceback, print=_print)\n", "")],
         ["tests/rocketflow/spark/test_quiet_daemon.py"],
     ),

@@ -1,4 +1,4 @@
-"""Bugs that are put into a copy of the tree, never into the tree, and the tests that have to notice them."""
+"""Plants bugs into a copy of the tree, never into the tree itself, and runs the tests that must fail with them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
 COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "*.pyc")
 SEEDS = 20
-"""A bug must be noticed by a test within so many runs of it."""
+"""The largest number of runs in which a test must catch a bug."""
 TRIALS = 3
-"""In each run, where chance decides: none of them is tried twice."""
+"""Trials of each run of a random test; no seed is tried twice."""
 TEST_SECONDS = 240
 FAILED = 1
-"""pytest's exit code for tests that failed; others are no verdict."""
+"""pytest's exit code for failed tests; other codes but 0 are errors of the run."""
 
 
 class DoesNotApplyError(Exception):
-    """The product no longer holds the text that a bug replaces: find out why, and plant it anew."""
+    """The product no longer holds the text that a bug replaces exactly once; update the bug."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """`old`, which stands exactly once in all of the product, becomes `new`. Files may move; the text may not."""
+    """A replacement of `old`, which occurs exactly once in the product, by `new`; the file may be any."""
 
     old: str
     new: str
@@ -39,9 +39,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Bug:
-    """One known way to be wrong: what is changed, and which tests (pytest arguments) have to fail then.
+    """One known bug: its changes, and the tests (pytest arguments) that must fail with them.
 
-    `seeds` is how many seeds the tests get where chance decides.
+    `seeds` is the number of seeds with which random tests run.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Bug:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether the tests noticed: `seed` is the first that did, `why` the last words of pytest."""
+    """The result for one bug: `seed` is the first that caught it or -1, `why` the last line of pytest."""
 
     caught: bool
     seed: int
@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Tree:
-    """A copy of product and tests that may be spoilt."""
+    """A copy of product and tests that bugs are planted in."""
 
     def __init__(self, path: Path, origin: Path = ROOT) -> None:
         self.path = path
@@ -74,19 +74,21 @@ class Tree:
             else:
                 shutil.copy2(source, path / name)
         if origin == ROOT:
-            (path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")  # large, and only ever read
+            (path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")  # large and read-only
             for product in PRODUCT:
                 compileall.compile_dir(path / product, quiet=2)
 
     def plant(self, bug: Bug) -> list[Path]:
-        """Put the bug in; which files it is in. DoesNotApplyError where the product is not what the bug expects."""
+        """Plant the bug and return the changed files; raise DoesNotApplyError if a text does not occur once."""
         return [self._replace(bug, change) for change in bug.changes]
 
     def _replace(self, bug: Bug, change: Change) -> Path:
         found = [path for path in self.modules() if change.old in path.read_text("utf-8")]
         times = sum(path.read_text("utf-8").count(change.old) for path in found)
         if times != 1:
-            raise DoesNotApplyError(f"{bug.name}: stands {times} times in the product:\n{change.old}")
+            raise DoesNotApplyError(
+                f"{bug.name}: this text occurs {times} times in the product, expected once:\n{change.old}"
+            )
         text = found[0].read_text("utf-8").replace(change.old, change.new)
         compile(text, found[0].name, "exec")
         found[0].write_text(text, "utf-8")
@@ -95,18 +97,18 @@ class Tree:
         return found[0]
 
     def modules(self) -> list[Path]:
-        """Every file of the product."""
+        """Return every module of the product."""
         return sorted(path for product in PRODUCT for path in (self.path / product).rglob("*.py"))
 
     def run(
         self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0
     ) -> subprocess.CompletedProcess[str]:
-        """The tests in this tree; with `trials` so many of each test that counts them, else its sample."""
+        """Run tests in this tree, with `trials` trials each, or with the default sample if it is 0."""
         given = {"RF_SEED": str(seed), **({"RF_TRIALS": str(trials)} if trials else {})}
         return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, **given)
 
     def pytest(self, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
-        """pytest in this tree, with its modules and what is `given` in the environment."""
+        """Run pytest on this tree's modules, with the variables `given` added to the environment."""
         roots = [str(self.path), str(self.path / "store")]
         inherited = {name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")}
         return subprocess.run(
@@ -120,8 +122,8 @@ class Tree:
         )
 
 
-def whole_tests_pass(tree: Tree, bugs: Sequence[Bug], temporary: Path) -> None:
-    """AssertionError where the tests fail without any bug: then their failing would say nothing."""
+def assert_unchanged_tree_passes(tree: Tree, bugs: Sequence[Bug], temporary: Path) -> None:
+    """Assert that the tests pass without any bug; otherwise their failure would prove nothing."""
     tests = list(dict.fromkeys(test for bug in bugs for test in bug.tests))
     done = tree.run(tests, SEED, temporary)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
@@ -142,7 +144,7 @@ def hunt(tree: Tree, bug: Bug, temporary: Path) -> Outcome:
 
 
 def last_words(output: str) -> str:
-    """The line that says which test failed, else pytest's last."""
+    """Return pytest's line that names the failed test, or its last line."""
     lines = [line for line in output.splitlines() if line.strip()]
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
     return (failed or lines or ["pytest said nothing"])[-1].strip()

@@ -1,4 +1,4 @@
-"""All bugs can still be planted, and a sample of them is noticed; `make test-planted` plants them all."""
+"""All bugs can still be planted, and the tests catch a sample of them; `make test-planted` plants them all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.planted.bugs import BUGS
-from tests.planted.planting import Tree, hunt, whole_tests_pass
+from tests.planted.planting import Tree, assert_unchanged_tree_passes, hunt
 from tests.support.trials import FULL, SEED
 
 SAMPLE = 3
@@ -23,8 +23,8 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
     tree = Tree(tmp_path / "spoilt", base.path)
     for bug in BUGS:
         for path in tree.plant(bug):
-            whole = base.path / path.relative_to(tree.path)
-            assert path.read_bytes() != whole.read_bytes()
+            unchanged = base.path / path.relative_to(tree.path)
+            assert path.read_bytes() != unchanged.read_bytes()
         for path in tree.modules():
             shutil.copy2(base.path / path.relative_to(tree.path), path)
     assert len({bug.name for bug in BUGS}) == len(BUGS)
@@ -32,12 +32,12 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
 
 def test_every_bug_names_tests_that_exist(base: Tree) -> None:
     named = {test for bug in BUGS for test in bug.tests}
-    files = {test.split("::")[0] for test in named}  # of names side by side pytest lets a wider one hide a wrong one
+    files = {test.split("::")[0] for test in named}  # a file name beside its test hides a wrong test name from pytest
     done = base.pytest("--collect-only", *files)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    there = {line for line in done.stdout.splitlines() if "::" in line}
-    there |= {test.split("[")[0] for test in there} | {test.split("::")[0] for test in there}
-    assert named - there == set()
+    collected = {line for line in done.stdout.splitlines() if "::" in line}
+    collected |= {test.split("[")[0] for test in collected} | {test.split("::")[0] for test in collected}
+    assert named - collected == set()
 
 
 @pytest.mark.slow
@@ -45,6 +45,6 @@ def test_every_bug_names_tests_that_exist(base: Tree) -> None:
 def test_planted_bugs_are_noticed(base: Tree, tmp_path: Path) -> None:
     first = SEED % len(BUGS)
     bugs = BUGS if FULL else [BUGS[(first + number * len(BUGS) // SAMPLE) % len(BUGS)] for number in range(SAMPLE)]
-    whole_tests_pass(base, bugs, tmp_path / "whole")
+    assert_unchanged_tree_passes(base, bugs, tmp_path / "unchanged")
     missed = [bug.name for bug in bugs if not hunt(Tree(tmp_path / bug.name, base.path), bug, tmp_path / "t").caught]
     assert missed == [], f"seed {SEED}"

@@ -1,5 +1,4 @@
-"""The length of a call's route through `rocketflow_store`: calls that enter another source file, nested frames, files
-that are opened."""
+"""The length of a call's route through `rocketflow_store`: calls into other files, nested frames, opened files."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ def route_of(call: Callable[[], object]) -> Route:
 
 @contextmanager
 def opened_files(root: Path) -> Iterator[Counter[str]]:
-    """Count how often each file below `root` is opened meanwhile, by its path from there on."""
+    """Count how often each file below `root` is opened in the block, by its relative path."""
     if not _listeners.hooked:
         sys.addaudithook(_listeners)
         _listeners.hooked = True

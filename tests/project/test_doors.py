@@ -1,4 +1,4 @@
-"""The store's doors: what is built on it imports the users' door and the builders', and nothing behind them."""
+"""The store's two doors: code built on it imports `rocketflow_store` or `rocketflow_store.spi`, and no other module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
 CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
 COMING: Final[frozenset[str]] = frozenset()
-"""Names that are exported for packages that are still to come."""
+"""Names that are exported for packages that do not exist yet."""
 MOST_NAMES: Final = 25
 
 
@@ -31,17 +31,21 @@ def imports() -> Iterator[tuple[Path, str, str]]:
     for folder in CALLERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             tree = ast.parse(path.read_text("utf-8"))
-            whole = set()
+            spi_modules = set()
             for node in ast.walk(tree):
                 if isinstance(node, ast.Import):
                     yield from ((path, one.name, "") for one in node.names if is_of_the_store(one.name))
                 elif isinstance(node, ast.ImportFrom) and node.module and is_of_the_store(node.module):
                     for one in node.names:
                         if node.module == "rocketflow_store.spi":
-                            whole.add(one.asname or one.name)
+                            spi_modules.add(one.asname or one.name)
                         yield path, node.module, one.name
             for node in ast.walk(tree):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in whole:
+                if (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id in spi_modules
+                ):
                     yield path, f"rocketflow_store.spi.{node.value.id}", node.attr
 
 

