@@ -6,17 +6,19 @@ rocketflow submit jobs/examples/batch_from_json.py --store PATH [--topic flights
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import register
 
 FLIGHT = "origin string, carrier string, dest string, tailnum string, dep_delay int"
 
 
-def main() -> None:
-    """Print one row for each origin and carrier, the latest carriers first."""
+def main() -> int:
+    """Print one row for each origin and carrier, the latest carriers first; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True)
     parser.add_argument("--topic", default="flights")
@@ -40,7 +42,8 @@ def main() -> None:
     )
     delays.show(10)
     spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_job(main))

@@ -9,10 +9,12 @@ forget a message that waits for its partner.
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import register
 
 
@@ -32,8 +34,8 @@ def topic(spark: SparkSession, store: str, name: str, fields: str, prefix: str) 
     return named.withWatermark(f"{prefix}_at", "1 hour")
 
 
-def main() -> None:
-    """Run until both topics are read as far as they went at the start."""
+def main() -> int:
+    """Join both topics up to the offsets at which they ended at the start; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True)
     parser.add_argument("--out", required=True)
@@ -43,6 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     spark = SparkSession.builder.appName("join_streams").getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # Spark logs no stack trace: `run_job` prints the error as one line
     register(spark)
     flights = topic(spark, arguments.store, arguments.flights, "tailnum string, dest string, distance int", "flight")
     delays = topic(spark, arguments.store, arguments.delays, "tailnum string, dest string, delay int", "delay")
@@ -63,7 +66,8 @@ def main() -> None:
     query.awaitTermination()
     spark.read.parquet(arguments.out).orderBy(F.desc("delay_delay")).show(10)
     spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_job(main))

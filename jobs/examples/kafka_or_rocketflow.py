@@ -10,10 +10,12 @@ What differs: the options of the source, `value` is `body`, `partition` is `queu
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import register
 
 
@@ -42,8 +44,8 @@ def rocketflow(spark: SparkSession, store: str, topic: str) -> DataFrame:
     )
 
 
-def main() -> None:
-    """Print the number of messages by carrier."""
+def main() -> int:
+    """Print the number of messages by carrier; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--rocketflow", metavar="PATH")
@@ -59,7 +61,8 @@ def main() -> None:
     carriers = messages.select(F.get_json_object("body", "$.carrier").alias("carrier"))
     carriers.groupBy("carrier").count().orderBy(F.desc("count"), "carrier").show()
     spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_job(main))

@@ -9,15 +9,17 @@ checkpoint names. A batch has its own directory, written with mode `overwrite`: 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import PurePosixPath
 
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import register
 
 
-def main() -> None:
-    """Run until the stream has read what the topic held when it began."""
+def main() -> int:
+    """Copy the messages that the topic holds at the start; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True)
     parser.add_argument("--out", required=True)
@@ -27,6 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     spark = SparkSession.builder.appName("to_parquet").getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # Spark logs no stack trace: `run_job` prints the error as one line
     register(spark)
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -51,7 +54,8 @@ def main() -> None:
     query.awaitTermination()
     spark.read.parquet(arguments.out).groupBy("batch").count().orderBy("batch").show()
     spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_job(main))

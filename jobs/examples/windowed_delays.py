@@ -9,15 +9,17 @@ its end. Messages that are later than the watermark are dropped: `--late` says h
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import register
 
 
-def main() -> None:
-    """Run until the stream has read what the topic held when it began."""
+def main() -> int:
+    """Count the messages that the topic holds at the start; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True)
     parser.add_argument("--out", required=True)
@@ -27,6 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     spark = SparkSession.builder.appName("windowed_delays").getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # Spark logs no stack trace: `run_job` prints the error as one line
     register(spark)
     messages = (
         spark.readStream.format("rocketflow")
@@ -53,7 +56,8 @@ def main() -> None:
     query.awaitTermination()
     spark.read.parquet(arguments.out).orderBy("hour", "carrier").show(10)
     spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_job(main))

@@ -7,7 +7,6 @@ kafka-python otherwise. What each promises is in its last line, and in README.md
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,9 +30,7 @@ _EXAMPLE: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print one JSON line; the exit code is one of README's table."""
-    from rocketflow.process.job_errors import exit_code_of
-
+    """Parse the arguments, run the bridge and print one JSON line; return the exit code."""
     parser = BridgeParser(
         prog="rocketflow submit kafka_bridge",
         description="Copy topics between Kafka and a store, exactly once.",
@@ -59,10 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {error}; nothing was left half done", file=sys.stderr)
         return 128 + error.number
-    except Exception as error:  # every failure becomes one line and an exit code
-        if "ROCKETFLOW_DEBUG" in os.environ:
-            raise
-        return exit_code_of(error)
     print(json.dumps(done), flush=True)
     return code
 

@@ -1,11 +1,11 @@
-"""How a file of `jobs/` begins: its stderr and its logging are what whoever submitted it asked for."""
+"""The entry point of the files of `jobs/`: stderr, logging, stop signals and errors."""
 
 from __future__ import annotations
 
 import os
+import traceback
 from typing import TYPE_CHECKING
 
-from rocketflow.errors import RocketFlowError
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.process.logging_setup import set_up_logging
 from rocketflow.process.stderr import is_submitted, own_stderr
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
 
 def run_job(main: Callable[[], int]) -> int:
-    """Run a job's `main`; the exit code.
+    """Run a job's `main` and return the exit code; an exception ends the job with one line on stderr.
 
-    A job that `rocketflow submit` started stops when it is asked to, or when the JVM that started it dies; the command
-    reports the stop.
+    With ROCKETFLOW_DEBUG set, its traceback comes before that line. A job that `rocketflow submit` started stops on a
+    stop signal, or when the JVM that started it dies; the command reports the stop.
     """
     own_stderr()
     try:
         set_up_logging()
-    except RocketFlowError as error:
-        return exit_code_of(error)
-    if not is_submitted():
-        return finished(main())
-    stop_in_order()
-    tie_to(os.getppid())
-    try:
-        return finished(main())
+        if is_submitted():
+            stop_in_order()
+            tie_to(os.getppid())
+        code = main()
     except StoppedError as stopped:
         return 128 + stopped.number
+    except Exception as error:
+        if "ROCKETFLOW_DEBUG" in os.environ:
+            traceback.print_exc()
+        code = exit_code_of(error)
+    return finished(code)

@@ -1,4 +1,4 @@
-"""How a job ends when it fails: one line on stderr, and the exit code of the error behind it."""
+"""Report a failed job: one line on stderr, and the exit code of the error that caused it."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
 from rocketflow_store import StoreError
 
-_TOLD_ERROR: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
-_OF_OURS: Final = ("rocketflow.", "rocketflow_store.")
-_OF_THE_QUERY: Final = frozenset({"AnalysisException", "ParseException"})
-"""Spark's errors of a query or a trigger that it does not understand."""
+_ERROR_LINE: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
+_PACKAGES: Final = ("rocketflow.", "rocketflow_store.")
+_QUERY_ERRORS: Final = frozenset({"AnalysisException", "ParseException"})
+"""Spark's errors of an invalid query or trigger."""
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Print `error: ...` for a failed job and tell its exit code; an error of Python workers is found in its text."""
+    """Print `error: ...` for a failed job and return its exit code.
+
+    The error of a Python worker or of the data source is found in the text of Spark's error.
+    """
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     text = str(error)
-    if type(error).__name__ in _OF_THE_QUERY:
+    found = [match for match in _ERROR_LINE.finditer(text) if match[2] != "PySparkRuntimeError"]
+    native = [match for match in found if match[1].startswith(_PACKAGES)]
+    if type(error).__name__ in _QUERY_ERRORS and not native:
         print(f"error: {printable(text.strip().splitlines()[0])}", file=sys.stderr)
         return 2
-    found = [match for match in _TOLD_ERROR.finditer(text) if match[2] != "PySparkRuntimeError"]
     if found:
-        ours = [match for match in found if match[1].startswith(_OF_OURS)]
-        module, name, what = (ours or found)[-1].groups()
+        module, name, what = (native or found)[-1].groups()
         print(f"error: {printable(what.strip())}", file=sys.stderr)
-        return 2 if name in _OF_THE_QUERY else _exit_code_of_class(module.rstrip("."), name)
+        return 2 if name in _QUERY_ERRORS else _exit_code_of_class(module.rstrip("."), name)
     lines = text.strip().splitlines()
     print(f"error: {printable(lines[0]) if lines else type(error).__name__}", file=sys.stderr)
     return 1
 
 
 def _exit_code_of_class(module: str, name: str) -> int:
-    """What an error class of ours ends with, by the name that a traceback gives it; 1 for others."""
-    if not f"{module}.".startswith(_OF_OURS):
+    """Return the exit code of a RocketFlow error class, by its name in a traceback, or 1 for other classes."""
+    if not f"{module}.".startswith(_PACKAGES):
         return 1
     try:
         kind = getattr(importlib.import_module(module), name, None)
-    except ImportError:  # text that only looks like a traceback's
+    except ImportError:  # the text only looks like a traceback
         return 1
     return int(kind.exit_code) if isinstance(kind, type) and issubclass(kind, (StoreError, RocketFlowError)) else 1

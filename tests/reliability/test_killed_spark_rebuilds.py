@@ -38,12 +38,13 @@ DRIVER = f"""
 import sys
 from rocketflow_store.rebuild import log_ranges
 log_ranges.LEAST_RANGE = log_ranges.MOST_RANGE = {_RANGE}
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark import session
 from rocketflow.spark.rebuild import rebuild_job
 if sys.argv[1]:
     right = session.build_session
     session.build_session = lambda name, _: right(name, sys.argv[1], {{"spark.executor.memory": "512m"}})
-sys.exit(rebuild_job.main(["--store", sys.argv[2]]))
+sys.exit(run_job(lambda: rebuild_job.main(["--store", sys.argv[2]])))
 """
 """A rebuild in a session of its own: `python -c DRIVER MASTER STORE`."""
 

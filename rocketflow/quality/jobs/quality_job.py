@@ -343,20 +343,15 @@ def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.process.job_errors import exit_code_of
+    """Parse the arguments, build the session and run the job; return the exit code."""
+    job = parse_arguments(arguments)
+    suite, spec = preflight(job)
+    from rocketflow.quality.jobs.session import quality_session
+    from rocketflow.spark.session import stopped_by_errors
 
-    try:
-        job = parse_arguments(arguments)
-        suite, spec = preflight(job)
-        from rocketflow.quality.jobs.session import quality_session
-        from rocketflow.spark.session import stopped_by_errors
-
-        spark = quality_session("rocketflow-quality")
-        with stopped_by_errors(spark):
-            summary = QualityQuery(spark, job, suite, spec).run()
-    except Exception as error:  # every failure becomes one line and an exit code
-        return exit_code_of(error)
+    spark = quality_session("rocketflow-quality")
+    with stopped_by_errors(spark):
+        summary = QualityQuery(spark, job, suite, spec).run()
     print(summary.as_json(), flush=True)
     spark.stop()
     return 0

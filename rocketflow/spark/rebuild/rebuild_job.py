@@ -133,13 +133,8 @@ def print_progress() -> Progress:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.process.job_errors import exit_code_of
-
-    try:
-        result = run_in_own_session(parse_arguments(arguments))
-    except Exception as error:  # every failure becomes one line and an exit code
-        return exit_code_of(error)
-    told = {"job": "rebuild_index", "rows": result.records, "batches": 1, **result.as_dict()}
-    print(json.dumps({**told, **timing(result.records, result.seconds)}), flush=True)
+    """Parse the arguments, build the session and rebuild; return the exit code."""
+    result = run_in_own_session(parse_arguments(arguments))
+    fields = {"job": "rebuild_index", "rows": result.records, "batches": 1, **result.as_dict()}
+    print(json.dumps({**fields, **timing(result.records, result.seconds)}), flush=True)
     return result.exit_code

@@ -134,8 +134,6 @@ def main_without_spark(arguments: Sequence[str]) -> int | None:
 
 
 def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str, Any], int] | None]) -> int | None:
-    from rocketflow.process.job_errors import exit_code_of
-
     began, job = time.monotonic(), None
     try:
         job = parse_arguments(arguments)
@@ -144,8 +142,6 @@ def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str,
         again = f"; repeat it with --run-id {job.manual.run_id}" if job is not None and job.manual is not None else ""
         print(f"interrupted: what is committed stays{again}", file=sys.stderr)
         return 130
-    except Exception as error:  # every failure becomes one line and an exit code
-        return exit_code_of(error)
     if done is None:
         return None
     told, code = done

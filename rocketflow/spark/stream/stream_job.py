@@ -138,21 +138,16 @@ def preflight(job: StreamJob) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, build the session, run; the exit code is one of README's table."""
-    from rocketflow.process.job_errors import exit_code_of
+    """Parse the arguments, build the session and run the job; return the exit code."""
+    job = parse_arguments(arguments)
+    preflight(job)
+    from rocketflow.spark.session import build_session, stopped_by_errors
 
-    try:
-        job = parse_arguments(arguments)
-        preflight(job)
-        from rocketflow.spark.session import build_session, stopped_by_errors
-
-        spark = build_session("rocketflow-stream")
-        if "ROCKETFLOW_DEBUG" not in os.environ:
-            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line below
-        with stopped_by_errors(spark):
-            summary = run(spark, job)
-    except Exception as error:  # every failure becomes one line and an exit code
-        return exit_code_of(error)
+    spark = build_session("rocketflow-stream")
+    if "ROCKETFLOW_DEBUG" not in os.environ:
+        spark.sparkContext.setLogLevel("FATAL")  # `run_job` prints the failure as one line
+    with stopped_by_errors(spark):
+        summary = run(spark, job)
     print(summary.as_json("stream"), flush=True)
     spark.stop()
     return 0

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 
 import pytest
 
 from rocketflow.kafka.bridge_job import main
+from rocketflow.process.job_entry import run_job
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, stored
 from tests.support.kafka_broker import connector_jars
 from tests.support.maven import JarsNotFetchedError
@@ -45,9 +47,9 @@ def test_wrong_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixt
             main([*common, *more])
         assert ended.value.code == 2
     for more in ([], ["--topics", "a", "--engine", "spark"]):
-        assert main([*common, "--direction", "kafka-to-store", *more]) == 2
+        assert run_job(partial(main, [*common, "--direction", "kafka-to-store", *more])) == 2
     spark = ["--direction", "store-to-kafka", "--topics", "a", "--engine", "spark", "--checkpoint", "cp"]
-    assert main([*common, *spark, "--connector-option", "kafka.linger.ms"]) == 2
+    assert run_job(partial(main, [*common, *spark, "--connector-option", "kafka.linger.ms"])) == 2
     assert "--connector-option number 1: give it as key=value" in capsys.readouterr().err
 
 

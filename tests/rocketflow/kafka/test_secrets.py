@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from rocketflow.kafka.errors import KafkaRefusedError, TopicMissingError
 from rocketflow.kafka.into_kafka import spark_export
 from rocketflow.kafka.options.client_options import parse_options
 from rocketflow.kafka.options.secrets import HIDDEN, Secrets, hidden_in_errors, hide_in_logs
+from rocketflow.process.job_entry import run_job
 from rocketflow_store import Message, MessageStore
 from tests.rocketflow.kafka.bridging import SMALL, Sent, Topics, options, small_store
 from tests.rocketflow.kafka.test_secured_broker import asked, secured
@@ -144,7 +146,7 @@ def test_wrong_options_are_told_without_their_values(
     line = [one.format(file=file) for one in line]
     common = ["--direction", "kafka-to-store", "--bootstrap", "127.0.0.1:1", "--store", store, "--topics", "t"]
     try:
-        code: object = job([*common, *line])
+        code: object = run_job(partial(job, [*common, *line]))
     except SystemExit as ended:
         code = ended.code
     out, error = capsys.readouterr()

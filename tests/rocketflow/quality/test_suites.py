@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow.errors import UsageError
+from rocketflow.process.job_entry import run_job
 from rocketflow.quality.bodies.body_schema import BodySpec, body_spec
 from rocketflow.quality.bodies.csv_bodies import CsvDialect
 from rocketflow.quality.bodies.malformed import BodyReasons
@@ -288,7 +290,7 @@ def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.
         ["--source", str(store), "--suite", str(file), "--option", "startingOfsets=earliest"],
         ["--source", str(store), "--suite", str(file), "--body-format", "csv"],
     ):
-        assert main([*wrong, *common]) == 2, wrong
+        assert run_job(partial(main, [*wrong, *common])) == 2, wrong
         assert capsys.readouterr().err.startswith("error: ")
     assert run(["quality", "check", str(store), "--topic", "other", "--suite", str(file)]) == 2
     assert run(["quality", "docs", str(store), "--to", str(tmp_path / "site")]) == 2
@@ -332,7 +334,7 @@ def test_a_topic_that_was_misspelt_is_named(tmp_path: Path, capsys: pytest.Captu
     fill(tmp_path / "store", "flights", [{"i": 1}])
     file.write_text(json.dumps(suite_json(("expect_column_to_exist", {"column": "i"}), schema="i int")))
     asked = ["--source", store, "--suite", str(file), "--quarantine-topic", "bad", "--checkpoint", str(tmp_path / "cp")]
-    assert main([*asked, "--subscribe", "flihgts"]) == 2
+    assert run_job(partial(main, [*asked, "--subscribe", "flihgts"])) == 2
     assert "did you mean flights?" in capsys.readouterr().err
     assert run(["quality", "check", store, "--topic", "flihgts", "--suite", str(file)]) == 2
     assert "did you mean flights?" in capsys.readouterr().err

@@ -42,11 +42,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> None:
-    """Run an example in the session of the tests, which stays."""
+def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object, code: int = 0) -> None:
+    """Run an example in the session of the tests, which stays open, and check its exit code."""
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert ended.value.code == code
 
 
 def rows(spark: SparkSession, path: Path) -> list[Row]:
@@ -103,6 +105,20 @@ def test_kafka_or_rocketflow(
     assert [line for line in shown.splitlines() if "|  " in line and "carrier" not in line] == [
         f"|{carrier:>7}|{COUNT // 3:>5}|" for carrier in CARRIERS
     ]
+
+
+@pytest.mark.parametrize("name", sorted(one.name for one in EXAMPLES.glob("*.py")))
+def test_example_on_a_missing_store_prints_one_error_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    missing = tmp_path / "missing"
+    arguments = ["--rocketflow" if name == "kafka_or_rocketflow.py" else "--store", missing]
+    if '"--out"' in (EXAMPLES / name).read_text("utf-8"):
+        arguments += ["--out", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint"]
+    run(monkeypatch, name, *arguments, code=2)
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {missing}: ")
+    assert printed.count("\n") == 1
 
 
 def test_every_example_is_in_the_list() -> None:

@@ -8,11 +8,13 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark.rebuild import rebuild_job
 from rocketflow.spark.rebuild.rebuild_engine import SparkEngine, deal
@@ -177,9 +179,9 @@ def test_what_is_wrong_is_found_before_a_jvm_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rocketflow.spark.session.build_session", lambda *_: pytest.fail("a session was begun"))
-    assert main(["--store", str(tmp_path / "none")]) == 2
+    assert run_job(partial(main, ["--store", str(tmp_path / "none")])) == 2
     with MessageStore.open(tmp_path / "s"):
-        assert main(["--store", str(tmp_path / "s")]) == 75
+        assert run_job(partial(main, ["--store", str(tmp_path / "s")])) == 75
     assert str(os.getpid()) in capsys.readouterr().err
     for wrong in (["--queue", "1"], ["--only", "index", "--topic", "t"], ["--only", "checkpoint"]):
         with pytest.raises(SystemExit) as caught:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.stream.stream_job import StreamJob, main, parse_arguments, preflight, run
@@ -108,7 +110,7 @@ def test_what_is_wrong_is_found_before_a_jvm_starts(
         (["--subscribe", "orders", "--trigger", "5 parsecs"], "--trigger '5 parsecs': available-now, or an interval"),
         (["--subscribe", "orders", "--sink", "a=/tmp/a,b=/tmp/b"], "a sink writes to one store: give its directory"),
     ):
-        assert main([*words, *more]) == 2
+        assert run_job(partial(main, [*words, *more])) == 2
         assert told in capsys.readouterr().err
     preflight(parse_arguments([*words, "--subscribe", "oders", "--trigger", "1 minute 30 seconds"]))
     with MessageStore.open(tmp_path / "s") as store:

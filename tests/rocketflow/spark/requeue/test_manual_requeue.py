@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark.requeue import manual_requeue, requeue_job
 from rocketflow.spark.requeue.manual_requeue import ManualResult, requeue_on_spark
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
@@ -358,7 +360,7 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
     assert json.loads(capsys.readouterr().out)["totalRows"] == 1
     monkeypatch.setattr(requeue_job, "COMMITS_TAKE_S", 0.1)
     with MessageStore.open(store, SMALL):
-        assert main(["--store", str(store), *finished]) == 75
+        assert run_job(partial(main, ["--store", str(store), *finished])) == 75
     assert "locked by" in capsys.readouterr().err
     for wrong, words in (
         (["--from-topic", "nope"], "no topic 'nope'"),
@@ -369,9 +371,9 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
         (["--kinds", "delay,nope"], "--kinds"),
         (["--until", "soon"], "--until"),
     ):
-        assert main(["--store", str(store), *wrong]) == 2
+        assert run_job(partial(main, ["--store", str(store), *wrong])) == 2
         assert words in capsys.readouterr().err
-    assert main(["--store", str(store / "nowhere"), "--from-topic", DLQ]) == 2
+    assert run_job(partial(main, ["--store", str(store / "nowhere"), "--from-topic", DLQ])) == 2
     for wrong in (["--max", "3"], ["--from-topic", DLQ, "--max", "0"], ["--from-topic", DLQ, "--kinds", "delay"]):
         with pytest.raises(SystemExit) as ended:
             parse_arguments(["--store", str(store), *wrong])

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketflow.errors import UsageError
+from rocketflow.process.job_entry import run_job
 from rocketflow.spark.requeue import requeue_job
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.requeue.requeue_job import main, run_with_spark
@@ -63,7 +66,7 @@ RETRIES = Counter(f"plain {n}" for n in range(4))
 
 
 def run(capsys: pytest.CaptureFixture[str], path: Path, *more: str, code: int = 0) -> dict[str, Any]:
-    assert main(["--store", str(path), *more]) == code
+    assert run_job(partial(main, ["--store", str(path), *more])) == code
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     return told
 
@@ -136,7 +139,7 @@ def test_a_store_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(requeue_job, "COMMITS_TAKE_S", 0.05)
     store = MessageStore.open(path)
     try:
-        assert main(["--store", str(path)]) == 75
+        assert run_job(partial(main, ["--store", str(path)])) == 75
         out, err = capsys.readouterr()
         assert (out, "locked by" in err) == ("", True)
         assert run(capsys, path, "--dry-run")["rows"] == 12
@@ -164,7 +167,8 @@ def test_submit_begins_no_jvm_where_there_is_nothing_for_it(
     monkeypatch.setattr(submit, "run_child", child)
     assert submit.submit_job("requeue", ["--store", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 12
-    assert submit.submit_job("requeue", ["--store", str(path), "--kinds", "nope"]) == 2
+    with pytest.raises(UsageError, match="--kinds 'nope'"):
+        submit.submit_job("requeue", ["--store", str(path), "--kinds", "nope"])
     assert commands == []
     assert submit.submit_job("requeue", ["--store", str(path), "--from-topic", "orders", "--to-topic", "x"]) == 7
     assert submit.submit_job("requeue", ["--store", str(path), "--", "--master", "local[1]"]) == 7
