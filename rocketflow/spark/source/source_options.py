@@ -20,7 +20,8 @@ SOURCE_OPTIONS: Final = (
         "path",
         "directory, or NAME=DIRECTORY,NAME=DIRECTORY",
         "required",
-        "Store to read; several stores are read as one table, each under its name.",
+        "Store to read; several stores are read as one table, each under its name. All executors must see them "
+        "under the same path.",
     ),
     Option(
         "namesrvAddr",
@@ -53,19 +54,20 @@ SOURCE_OPTIONS: Final = (
         "startingOffsetsByTimestamp",
         '{"TOPIC": {"QUEUE": TIME}}',
         "",
-        "Start of each queue as a store time (ms or ISO 8601); wins over `startingOffsets`.",
+        "Start of each queue: the first message stored at or after this time (ms, or ISO 8601 as a string); wins "
+        "over `startingOffsets`.",
     ),
     Option(
         "startingTimestamp",
         "TIME",
         "",
-        "Start of all queues as a store time (ms or ISO 8601); wins over the other two.",
+        "Start of all queues as a store time (ms, or ISO 8601, UTC if it names no zone); wins over the other two.",
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         "error or latest",
         "error",
-        "What happens in a queue that has messages, and none at or after the time.",
+        "Start of a queue whose messages are all older than the time: an error, or its end.",
     ),
     Option(
         "endingOffsets",
@@ -84,21 +86,27 @@ SOURCE_OPTIONS: Final = (
         "maxOffsetsPerTrigger",
         "number",
         "",
-        "Most messages of a micro-batch, divided in proportion to what waits; every queue gets its turn.",
+        "Most messages of a micro-batch, divided in proportion to the unread messages of each queue; every queue "
+        "gets its turn. Batch reads ignore it, as all limits.",
     ),
     Option(
         "minOffsetsPerTrigger",
         "number",
         "",
         "Fewest messages of a micro-batch; it waits for them, at most `maxTriggerDelay`. The first batch does "
-        "not wait; ignored with availableNow.",
+        "not wait, as in Spark's Kafka source; ignored with availableNow.",
     ),
-    Option("maxTriggerDelay", "duration (500ms, 30s, 15m)", "15m", "Longest wait for `minOffsetsPerTrigger`."),
+    Option(
+        "maxTriggerDelay",
+        "duration (500ms, 30s, 15m)",
+        "15m",
+        "Longest wait for `minOffsetsPerTrigger` since the last micro-batch.",
+    ),
     Option(
         "maxBytesPerTrigger",
         "size (64k, 10m, 1g)",
         "",
-        "Most bytes of records of a micro-batch; one larger message passes alone.",
+        "Most bytes of records, as stored, of a micro-batch; one larger message passes alone.",
     ),
     Option(
         "minPartitions",
@@ -111,20 +119,21 @@ SOURCE_OPTIONS: Final = (
         "failOnDataLoss",
         "true or false",
         "true",
-        "Whether a query fails if messages that it should read are gone or damaged. False: they are skipped "
+        "Whether a query fails if messages that it should read are missing or damaged. False: they are skipped "
         "and logged as RF-DATA-LOSS and RF-SKIP.",
     ),
     Option(
         "failOnMissingTopic",
         "true or false",
         "false",
-        "Whether a stream fails if a topic that it names does not exist; a batch read always does.",
+        "Whether a stream fails if a topic that it names does not exist; a batch read always does. The error "
+        "names the nearest topic.",
     ),
     Option(
         "tags",
         "RocketMQ tag expression (a || b)",
         "",
-        "Reads only messages with these tags; compared before the log is read.",
+        "Reads only messages with these tags; their hashes are compared before the log is read, then the tags.",
     ),
     Option(
         "sql",
@@ -149,7 +158,8 @@ SOURCE_OPTIONS: Final = (
         "includeSystemTopics",
         "true or false",
         "false",
-        "Whether `subscribePattern` matches topics of the store itself.",
+        "Whether `subscribePattern` matches RocketMQ's internal topics (`rmq_sys_*`, `SCHEDULE_TOPIC_XXXX`, ...); it "
+        "matches retry and dead-letter topics in any case.",
     ),
     Option(
         "consumerGroup",
@@ -157,7 +167,12 @@ SOURCE_OPTIONS: Final = (
         "",
         "Group under which the progress of the query is published for lag tools, after each batch.",
     ),
-    Option("config", "broker.conf", "", "File with settings of the store: directories, file sizes."),
+    Option(
+        "config",
+        "broker.conf",
+        "",
+        "File with settings of the store: directories, file sizes. Environment variables ROCKETFLOW_* win over it.",
+    ),
 )
 EARLIEST: Final = -2
 LATEST: Final = -1
