@@ -1,7 +1,7 @@
-"""python -m tests.bench [GROUP ...]: figures of this machine, table and JSON lines (results/).
+"""python -m tests.bench [GROUP ...]: measure figures of this machine; print a table and write JSON lines (results/).
 
-A group is a module `bench_GROUP.py` with `run(scale)`; without one all are run. Every case runs several times in turn
-with the others of its group; the median is what counts, ratios are taken within one run.
+A group is a module `bench_GROUP.py` with `run(scale)`; without an argument all groups run. Every case runs several
+times in turn with the others of its group. The median counts, and ratios are taken within one run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUPS = sorted(one.stem.removeprefix("bench_") for one in HERE.glob("bench_*.py
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("groups", nargs="*", choices=[[], *GROUPS], help=f"{', '.join(GROUPS)} (default: all)")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the data, 1.0 is what README quotes")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the data; the README's figures have 1.0")
     given = parser.parse_args()
     results = HERE / "results"
     results.mkdir(exist_ok=True)

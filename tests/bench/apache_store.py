@@ -1,4 +1,4 @@
-"""Apache RocketMQ's own store in a process of its own, doing the work that our appends do."""
+"""Apache RocketMQ's store in a child process, doing the same work as RocketFlow's appends."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _FLAGS: Final = (
 
 
 class ApacheStore:
-    """Runs Apache's store; raises JarsNotFetchedError where it cannot be had."""
+    """Runs Apache's store; raises JarsNotFetchedError if it is not available."""
 
     def __init__(self) -> None:
         self._java = java_and_javac()[0]
         self._lib = fetch_jars(f"apache/{VERSION}", [f"org.apache.rocketmq:rocketmq-store:{VERSION}"])
 
     def append_rate(self, threads: int, count: int, body_size: int) -> float:
-        """M msg/s of `count` messages from `threads` threads, until queues and index have the last one."""
+        """Return the M msg/s of `count` messages from `threads` threads, until queues and index have the last one."""
         with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
             answer = self._run("AppendBench", f"{home}/store", threads, count // threads, body_size, count // 2)
         return count / float(answer[-1]) / 1e6
 
     def recovery_seconds(self, directory: Path) -> tuple[float, int]:
-        """(seconds until a store directory is open and its queues and index have caught up, end of its log)."""
+        """Return (seconds until a store directory is open and queues and index have caught up, end of its log)."""
         seconds, end = self._run("RecoveryBench", directory)
         return float(seconds), int(end)
 

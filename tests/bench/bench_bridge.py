@@ -1,7 +1,7 @@
-"""The Kafka bridge beside kafka-python's own clients: 200-byte messages, a real broker, whole runs and the loop alone.
+"""The Kafka bridge compared with kafka-python's clients: 200-byte messages, a real broker.
 
-Bare consumer: polls of `read_committed` records, counted. Bare producer: the same messages in transactions of as many.
-The bridge's figures are whole runs, from the connection to the end: they have the store's commits in them.
+Bare consumer: polls of `read_committed` records, counted. Bare producer: the same messages in transactions of the same
+size. The bridge's figures cover complete runs, from the connection to the end, including the store's commits.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _CLIENT: Final = {"linger_ms": 20, "batch_size": 256 << 10, "max_request_size": 
 def run(scale: float) -> Iterator[Figure]:
     count = int(_MESSAGES * scale)
     bare_in: list[float] = []
-    ours_in: list[float] = []
+    bridge_in: list[float] = []
     bare_out: list[float] = []
-    ours_out: list[float] = []
+    bridge_out: list[float] = []
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home, KafkaBroker(Path(home) / "kafka") as broker:
         address = broker.bootstrap_servers
-        _create(address, ["source", *(f"{kind}{number}" for kind in ("bare", "ours") for number in range(_RUNS))])
+        _create(address, ["source", *(f"{kind}{number}" for kind in ("bare", "bridge") for number in range(_RUNS))])
         _produce(address, "source", count, "fill")
         for number in range(_RUNS):
             bare_in.append(count / _consume(address, count))
             store = str(Path(home) / f"store{number}")
-            ours_in.append(_bridge("kafka-to-store", address, store, "source", (), count))
+            bridge_in.append(_bridge("kafka-to-store", address, store, "source", (), count))
             bare_out.append(count / _produce(address, f"bare{number}", count, f"bare{number}"))
-            ours_out.append(_bridge("store-to-kafka", address, store, "source", (f"ours{number}=source",), count))
+            bridge_out.append(_bridge("store-to-kafka", address, store, "source", (f"bridge{number}=source",), count))
     figures = [
-        Figure("bridge, Kafka -> store, 200 B", "messages/s", tuple(ours_in)),
+        Figure("bridge, Kafka -> store, 200 B", "messages/s", tuple(bridge_in)),
         Figure("kafka-python's consumer alone, 200 B", "messages/s", tuple(bare_in)),
-        Figure("bridge, store -> Kafka, 200 B", "messages/s", tuple(ours_out)),
+        Figure("bridge, store -> Kafka, 200 B", "messages/s", tuple(bridge_out)),
         Figure("kafka-python's transactional producer alone, 200 B", "messages/s", tuple(bare_out)),
     ]
     yield from figures
@@ -64,7 +64,7 @@ def _create(address: str, topics: Sequence[str]) -> None:
 
 
 def _produce(address: str, topic: str, count: int, transactional_id: str) -> float:
-    """Seconds of sending in transactions; the connection is not in them."""
+    """Return the seconds of sending in transactions, without the connection."""
     from kafka import KafkaProducer
 
     producer: Any = KafkaProducer(bootstrap_servers=address, transactional_id=transactional_id, **_CLIENT)
@@ -82,7 +82,7 @@ def _produce(address: str, topic: str, count: int, transactional_id: str) -> flo
 
 
 def _consume(address: str, count: int) -> float:
-    """Seconds of polling all messages; the connection is not in them."""
+    """Return the seconds of polling all messages, without the connection."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer: Any = KafkaConsumer(
@@ -103,7 +103,7 @@ def _consume(address: str, count: int) -> float:
 
 
 def _bridge(direction: str, address: str, store: str, topic: str, maps: Sequence[str], count: int) -> float:
-    """Messages a second of a whole run."""
+    """Return the messages a second of a complete run."""
     choice = TopicChoice.parse(topic, None, maps)
     name = f"{direction}-{Path(store).name}"
     done = run_bridge(BridgeOptions(direction, address, store, choice, name, until_caught_up=True))

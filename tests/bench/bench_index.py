@@ -1,4 +1,4 @@
-"""How long a query by key takes over 20 million index entries in four files, hits and misses, records checked."""
+"""Latency of queries by key on 20 million index entries in four files: hits, with their records checked, and misses."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _key(number: int) -> str:
 
 
 def _key_hashes(start: int, stop: int) -> np.ndarray:
-    """`index_hash("t", _key(n))` for every n: the digits behind a common beginning."""
+    """Compute `index_hash("t", _key(n))` for every n: the digits follow a common prefix."""
     numbers = np.arange(start, stop, dtype=np.int64)
     hashes = np.full(len(numbers), string_hash("t#order-"), np.int64)
     for power in range(7, -1, -1):
@@ -100,7 +100,7 @@ def _index(directory: Path, count: int, slots: int) -> IndexService:
 
 
 def _log(directory: Path, asked: list[int], count: int) -> MappedFileQueue:
-    """A log with holes: only the records that will be asked for are there."""
+    """Write a sparse log with only the records that the queries read."""
     directory.mkdir()
     for begin in range(0, count * _RECORD_BYTES, _LOG_FILE_BYTES):
         with (directory / file_name(begin)).open("wb") as made:

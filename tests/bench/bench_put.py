@@ -1,4 +1,4 @@
-"""Puts one by one, asynchronous ones and batches of 32: rates, latencies, group commit, beside Apache's own store."""
+"""Rates, latencies and group commit of single, asynchronous and batched puts, compared with Apache's store."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MESSAGE: Final = Message("t", _BODY, tags="a", keys=["k"])
 _BATCH_SIZE: Final = 32
 _SLOW_SYNC_S: Final = 0.003
 _IN_FLIGHT: Final = 4096
-"""Messages whose futures a caller waits for at most: as RocketMQ's producers bound what is not answered."""
+"""The largest number of unacknowledged messages of a caller, as RocketMQ's producers bound them."""
 
 _BARE: Final = "64 threads that hand bytes over and wait, no store"
-"""What bounds 64 writers: Python's threads themselves, and the disk."""
+"""The upper bound of 64 writers: Python's threads and the disk alone."""
 
 
 def run(scale: float) -> Iterator[Figure]:
@@ -50,7 +50,7 @@ def run(scale: float) -> Iterator[Figure]:
 
 
 def _small_runs(path: Path, count: int) -> Iterator[Figure]:
-    """Processor time of a message in calls with few messages: single ones, and a client's batches."""
+    """Measure the processor time per message of calls with few messages and with a client's batches."""
     batches: dict[str, tuple[int, list[Message | MessageBatch]]] = {
         **{f"{number} messages a call": (number, [_MESSAGE] * number) for number in (1, 8, 32, 128)},
         **{f"{number} batches of 32 a call": (number * _BATCH_SIZE, [_batch()] * number) for number in (1, 4)},
@@ -72,7 +72,7 @@ def _small_runs(path: Path, count: int) -> Iterator[Figure]:
 
 
 def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
-    """ASYNC_FLUSH, 200 B, 1 and 4 threads: put_message, put_message_async, batches of 32; Apache's putMessage."""
+    """Measure ASYNC_FLUSH puts of 200 B by 1 and 4 threads: single, async, batches of 32, and Apache's putMessage."""
     batches = [_batch() for _ in range(64)]
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
@@ -98,11 +98,11 @@ def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterato
 
 
 def _group_commit(path: Path, count: int) -> Iterator[Figure]:
-    """SYNC_FLUSH, 200 B: one writer, 8 and 64 writers that wait for each message, one that keeps futures in flight,
-    and 64 threads without any store.
+    """Measure SYNC_FLUSH puts of 200 B by different numbers of writers.
 
-    On this machine's disk as it is, and with every sync of it made to take at least `_SLOW_SYNC_S`: how much sharing a
-    sync gains depends on what a sync costs.
+    The writers are 1, 8 and 64 that wait for each message, one that keeps futures in flight, and 64 threads without a
+    store. They run on this machine's disk, and with every sync slowed to at least `_SLOW_SYNC_S`, because the gain of
+    sharing a sync depends on its cost.
     """
     runs: dict[tuple[str, str], list[float]] = {}
     for _ in range(RUNS):
@@ -136,7 +136,7 @@ def _group_commit(path: Path, count: int) -> Iterator[Figure]:
 
 @contextmanager
 def _slowed(least_s: float) -> Iterator[None]:
-    """Every sync of a file takes at least so long: the real one, and then a wait."""
+    """Slow every sync of a file to at least `least_s` seconds."""
     real = disk.fdatasync
 
     def fdatasync(fd: int) -> None:
@@ -153,7 +153,7 @@ def _slowed(least_s: float) -> Iterator[None]:
 
 
 def _batch() -> MessageBatch:
-    """A batch as a client sends it: each message with its own UNIQ_KEY."""
+    """Return a batch as a client sends it: each message has its own UNIQ_KEY."""
     entries = [
         BatchEntry(0, _BODY, f"KEYS\x01k\x02UNIQ_KEY\x01{UNIQ_KEYS.next()}\x02WAIT\x01true\x02TAGS\x01a\x02".encode())
         for _ in range(_BATCH_SIZE)
@@ -170,9 +170,9 @@ def _one_by_one(store: MessageStore, count: int, latencies: list[float]) -> None
 
 
 def _handed_over(path: Path, threads: int, each: int) -> float:
-    """Requests a second of threads that do nothing but wait for one that writes and syncs what it was handed.
+    """Return the requests a second of threads that hand bytes to one thread, which writes and syncs them.
 
-    A group commit without anything to encode, number or dispatch: no store with such writers can be faster.
+    This is a group commit without encoding, offsets or dispatch: no store with such writers can be faster.
     """
     waiting: deque[threading.Lock] = deque()
     work = threading.Semaphore(0)
@@ -229,7 +229,7 @@ def _measure(
     each: int,
     work: Callable[[MessageStore, int, list[float]], None],
 ) -> tuple[float, np.ndarray]:
-    """(messages a second until dispatched, time of each put in ms)."""
+    """Return (messages a second until dispatched, time of each put in ms)."""
     shutil.rmtree(path, ignore_errors=True)
     with MessageStore.open(path, StoreConfig(flush_disk_type=kind, mapped_file_size_commit_log=256 << 20)) as store:
         store.put_message(_MESSAGE)

@@ -1,9 +1,9 @@
-"""Flights through a suite of ten expectations, in turn with the same stream unchecked and with GX asked per batch.
+"""Flights through a suite of ten expectations, in turn with the same stream unchecked and with GX run per batch.
 
-All three read the same topic and write to a store exactly once. The peer is what Great Expectations documents: a
-ValidationDefinition run on each (cached) batch, then a second pass that splits rows by the predicates in its results.
-A stream of checks runs for days: rounds in which the JVM still compiles what the three of them share are not counted
-(`WARM_UP`), nor the first batch of a query, in which each of them starts up. Ratios are of medians of one run.
+All three read the same topic and write to a store exactly once. The peer follows the documentation of Great
+Expectations: a ValidationDefinition runs on each (cached) batch, then a second pass splits the rows by the predicates
+in its results. A stream of checks runs for days, so the first rounds, in which the JVM compiles shared code
+(`WARM_UP`), and the first batch of each query do not count. Ratios are of medians of one run.
 """
 
 from __future__ import annotations

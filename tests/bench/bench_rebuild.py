@@ -1,4 +1,4 @@
-"""Queues and index made anew from a log, beside Apache's own store on the same directory."""
+"""Rebuild of queues and index from a log, compared with Apache's store on the same directory."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ def _fill(path: Path, count: int, body_size: int) -> int:
 
 
 def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
-    """Only the log is left: processes on two processors and one, Spark on two, and Apache's store, in turn."""
+    """Rebuild a store with only a log: on two cores, on one, on Spark with two, and by Apache's store, in turn."""
     rates: dict[str, list[float]] = {}
-    whole: list[float] = []
+    command_seconds: list[float] = []
     size = 0
     for _ in range(RUNS):
         for label, (arguments, cores) in _KINDS.items():
             lose_derived(path)
             began = time.perf_counter()
-            told = _rebuild(path, arguments, cores)
+            report = _rebuild(path, arguments, cores)
             seconds = time.perf_counter() - began
-            assert told["units"] == count, told
-            assert told["indexEntries"] == 2 * count, told
-            size = told["bytes"]
-            rates.setdefault(label, []).append(told["mbPerSecond"])
+            assert report["units"] == count, report
+            assert report["indexEntries"] == 2 * count, report
+            size = report["bytes"]
+            rates.setdefault(label, []).append(report["mbPerSecond"])
             if label == "2 cores":
-                whole.append(seconds)
+                command_seconds.append(seconds)
             elif label != "1 core":
                 rates.setdefault(f"{label}, its start included", []).append(size / seconds / 1e6)
         if apache is not None:
@@ -77,20 +77,20 @@ def _rebuilds(path: Path, body_size: int, count: int, apache: ApacheStore | None
     what = f"rebuild {size / 1e9:.1f} GB of {body_size} B messages"
     figures = {label: Figure(f"{what}, {label}", "MB/s", tuple(found)) for label, found in rates.items()}
     yield from figures.values()
-    yield Figure(f"{what}, 2 cores, the command as a whole", "s", tuple(whole))
+    yield Figure(f"{what}, 2 cores, the command as a whole", "s", tuple(command_seconds))
     for label in ("2 cores", "Spark local[2]"):
         lose_derived(path)
         most = _most_anonymous(path, *_KINDS[label])
         yield Figure(f"{what}, {label}, most RssAnon of a Python process", "MiB", (most / _MIB,))
     yield ratio(figures["2 cores"], figures["1 core"])
-    theirs = figures.get(f"Apache {VERSION}")
-    if theirs is not None:
+    apache_figure = figures.get(f"Apache {VERSION}")
+    if apache_figure is not None:
         for label in ("2 cores", "1 core", "Spark local[2]"):
-            yield ratio(figures[label], theirs)
+            yield ratio(figures[label], apache_figure)
 
 
 def _check_complete(path: Path, count: int) -> None:
-    """Whether Apache's store made everything that it is measured by."""
+    """Assert that Apache's store wrote all units and index entries."""
     with StoreReader(path) as reader:
         units = sum(reader.find("t", queue).scan_end() for queue in reader.queues("t"))  # type: ignore[union-attr]
         entries = sum(one.entries for one in reader.index.files)
@@ -99,7 +99,7 @@ def _check_complete(path: Path, count: int) -> None:
 
 
 def _begin(path: Path, arguments: tuple[str, ...], cores: int) -> subprocess.Popen[bytes]:
-    """A rebuild in a process of its own."""
+    """Start a rebuild in a child process."""
     mine = sorted(os.sched_getaffinity(0))
     return subprocess.Popen(
         [sys.executable, "-c", _ROCKETFLOW, "store", "rebuild", str(path), "--json", *arguments],
@@ -110,13 +110,13 @@ def _begin(path: Path, arguments: tuple[str, ...], cores: int) -> subprocess.Pop
 
 
 def _rebuild(path: Path, arguments: tuple[str, ...], cores: int) -> dict[str, Any]:
-    """What it tells."""
-    told: dict[str, Any] = json.loads(_begin(path, arguments, cores).communicate()[0])
-    return told
+    """Run a rebuild and return its JSON report."""
+    report: dict[str, Any] = json.loads(_begin(path, arguments, cores).communicate()[0])
+    return report
 
 
 def _most_anonymous(path: Path, arguments: tuple[str, ...], cores: int) -> int:
-    """The most anonymous memory of one of its processes; not of one that is timed, for looking takes processor time."""
+    """Return the largest anonymous memory of a process of an untimed rebuild; polling takes processor time."""
     process = _begin(path, arguments, cores)
     most = 0
     while process.poll() is None:
@@ -139,7 +139,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _is_python(pid: int) -> bool:
-    """By its program: a child of a JVM is that JVM, whatever its name, until it has begun its own."""
+    """Return True if the process runs Python; a JVM's child has the JVM's program until its own starts."""
     try:
         return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     except OSError:

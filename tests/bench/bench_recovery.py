@@ -1,4 +1,4 @@
-"""Opening after a stop that was not orderly, beside Apache's own store on the same directory."""
+"""Time of an open after an unclean stop, compared with Apache's store on the same directory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _fill(path: Path, count: int) -> int:
 
 
 def _all_derived_lost(path: Path, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
-    """Only the log is left, and nothing tells where it ends: two processors, one, and Apache's, in turn."""
+    """Open a store with only a log of unknown end: on two cores, on one, and by Apache's store, in turn."""
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
         for cores in (2, 1):
@@ -77,10 +77,10 @@ def _all_derived_lost(path: Path, count: int, apache: ApacheStore | None) -> Ite
         for label, found in runs.items()
     }
     yield from figures.values()
-    theirs = figures.get(f"Apache {VERSION}")
-    if theirs is not None:
+    apache_figure = figures.get(f"Apache {VERSION}")
+    if apache_figure is not None:
         for label in ("2 cores", "1 cores"):
-            yield ratio(theirs, figures[label])
+            yield ratio(apache_figure, figures[label])
     lose_derived(path)
     _open(path, 2)
 
@@ -98,12 +98,12 @@ def _after_kill_and_clean_stop(path: Path) -> Iterator[Figure]:
         killed.append(_open(path, 2)[0])
         clean.append(_open(path, 2)[0])
     size = sum(one.stat().st_size for one in (path / "commitlog").iterdir()) >> 30
-    yield Figure(f"open {size} GiB after a kill behind 100,000 messages", "s", tuple(killed))
+    yield Figure(f"open {size} GiB after a kill with 100,000 unsynced messages", "s", tuple(killed))
     yield Figure(f"open {size} GiB after a clean stop", "s", tuple(clean))
 
 
 def _open(path: Path, cores: int) -> tuple[float, int, int]:
-    """(seconds, end of the log, messages dispatched) of opening in a process of its own."""
+    """Open a store in a child process; return (seconds, end of the log, messages dispatched)."""
     mine = sorted(os.sched_getaffinity(0))
     done = subprocess.run(
         [sys.executable, "-c", _OPEN, str(path)],

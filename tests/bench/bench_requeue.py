@@ -1,6 +1,6 @@
-"""A burst of delayed messages, all due in one second, delivered by one run: by the store's process, and by Spark.
+"""Delivery of many delayed messages that are due in the same second, by one process and by Spark.
 
-And as many rows of a topic moved by hand, with a condition, by Spark.
+The same number of rows of a topic is also requeued manually, with a condition, by Spark.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(scale: float) -> Iterator[Figure]:
 
 
 def _wait(path: Path, config: StoreConfig, count: int) -> None:
-    """Have so many messages wait for a second."""
+    """Put `count` messages with a delay of one second."""
     batch = rows(_BATCH, BODY_SIZE)
     _put(path, config, count, batch.append_column("delayTimeLevel", pa.array([1] * _BATCH, pa.int32())), "t")
 

@@ -1,4 +1,4 @@
-"""How long a put takes while files roll: ASYNC_FLUSH, 20,000 messages a second, with and without files made ahead."""
+"""Latency of puts while files roll: ASYNC_FLUSH, 20,000 messages a second, with and without preallocated files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BODY: Final = b"x" * 200
 def run(scale: float) -> Iterator[Figure]:
     found: dict[tuple[bool, str], list[float]] = {}
     for _ in range(_RUNS):
-        for ahead in (True, False):
+        for preallocated in (True, False):
             with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:
-                latencies_ms, rolls = _latencies(Path(home) / "s", int(_RATE * _SECONDS * scale), ahead)
+                latencies_ms, rolls = _latencies(Path(home) / "s", int(_RATE * _SECONDS * scale), preallocated)
             for name, value in (
                 ("p50", np.percentile(latencies_ms, 50)),
                 ("p99", np.percentile(latencies_ms, 99)),
@@ -35,20 +35,20 @@ def run(scale: float) -> Iterator[Figure]:
                 ("of the puts that roll, worst", latencies_ms[rolls].max(initial=0.0)),
                 ("worst", latencies_ms.max()),
             ):
-                found.setdefault((ahead, name), []).append(float(value))
-    for (ahead, name), values in found.items():
-        label = "files made ahead" if ahead else "files made when needed"
+                found.setdefault((preallocated, name), []).append(float(value))
+    for (preallocated, name), values in found.items():
+        label = "files preallocated" if preallocated else "files allocated on demand"
         yield Figure(f"put 200 B ASYNC at 20 k/s, {label}, {name}", "ms", tuple(values))
 
 
-def _latencies(path: Path, count: int, ahead: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(time of each put in ms, which puts began a file)."""
+def _latencies(path: Path, count: int, preallocated: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return (time of each put in ms, the numbers of the puts that began a file)."""
     latencies = np.empty(count)
     phy_offsets = np.empty(count, np.int64)
     message = Message("t", _BODY, queue_id=0)
     clock = time.perf_counter
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=_FILE_SIZE)) as store:
-        if not ahead:
+        if not preallocated:
             Probe(store).allocate_on_demand_only()
         store.put_message(message)
         start = clock()

@@ -1,7 +1,7 @@
-"""The source into `noop` and the exactly-once, synced sink, in turn with Spark's Kafka connector where it can be had.
+"""The source into `noop` and the exactly-once, synced sink, in turn with Spark's Kafka connector if it is available.
 
-One session, the same rows; Kafka's broker and the session share the machine's cores. The first round of each size is
-not counted. Ratios are of medians of one run.
+All cases run in one session on the same rows; Kafka's broker and the session share the machine's cores. The first round
+of each size does not count. Ratios are of medians of one run.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Data:
 
 
 def _in_turn(measures: dict[str, object]) -> dict[str, list[float]]:
-    """Every measure once a round, with nothing left to be written by the one before; the first round warms up."""
+    """Run every measure once a round, after a sync of the previous one's writes; the first round warms up."""
     found: dict[str, list[float]] = {label: [] for label in measures}
     for number in range(ROUNDS):
         for label, measure in measures.items():
@@ -92,11 +92,11 @@ def _in_turn(measures: dict[str, object]) -> dict[str, list[float]]:
 
 
 def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
-    ours = {"path": str(data.store), "subscribe": TOPIC, "startingOffsets": "earliest"}
+    options = {"path": str(data.store), "subscribe": TOPIC, "startingOffsets": "earliest"}
     cases = [
-        Case("Kafka's seven columns", "rocketflow", ours, SEVEN),
-        Case("body + queueOffset", "rocketflow", ours, "queueOffset bigint, body binary"),
-        Case("all 20 columns", "rocketflow", ours),
+        Case("Kafka's seven columns", "rocketflow", options, SEVEN),
+        Case("body + queueOffset", "rocketflow", options, "queueOffset bigint, body binary"),
+        Case("all 20 columns", "rocketflow", options),
     ]
     topic = f"source{data.size}"
     if broker is not None:
@@ -121,17 +121,17 @@ def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> It
 
 
 def _sinks(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
-    """Every round goes on behind the last, in our store as in Kafka's topic."""
+    """Append in every round to the same store, and to the same Kafka topic."""
 
-    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))  # as our README says
+    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))  # as the README recommends
 
-    def ours(target: Path, options: dict[str, str]) -> float:
+    def rocketflow_rate(target: Path, options: dict[str, str]) -> float:
         into = Case("", "rocketflow", {"path": str(target), "topic": "out", **options})
         return sink_rate(parquet_stream(spark, data.parquet), into)
 
     measures: dict[str, object] = {
-        "exactly once, synced, directIO": lambda: ours(data.home / "direct", {"directIO": "true"}),
-        "exactly once, synced": lambda: ours(data.home / "cached", {}),
+        "exactly once, synced, directIO": lambda: rocketflow_rate(data.home / "direct", {"directIO": "true"}),
+        "exactly once, synced": lambda: rocketflow_rate(data.home / "cached", {}),
     }
     if broker is not None:
         kafka = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": f"sink{data.size}", **KAFKA_SINK_TUNED}

@@ -1,6 +1,6 @@
-"""How much memory a writer needs beside a log of 100 GiB, and how long it takes to open it.
+"""Memory of a writer with a log of 100 GiB, and the time to open it.
 
-The log has holes: every file holds one record and its end mark, so that it takes no room on the disk.
+The log files are sparse: every file holds one record and its end mark, and takes almost no space on the disk.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _make_log(path: Path, files: int) -> None:
 
 
 def _writer(path: Path) -> dict[str, float]:
-    """What a process of its own finds: opened, appended to, read, and all the while how much memory it has."""
+    """Open, append to and read the store in this process; return the times, rates and memory."""
     clock, figures = time.perf_counter, {}
     batch = rows(_ROWS, _BODY)
     figures["RssAnon before the store is opened"] = rss_anon_mib()

@@ -1,4 +1,4 @@
-"""The engine alone: appends, puts, decode, open, import."""
+"""The store without Spark: appends, puts, decode, open, import."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(scale: float) -> Iterator[Figure]:
 
 
 def _appends(path: Path, size: int, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
-    """Ours with and without index, and Apache's store with 1 and 4 threads, in turn."""
+    """Measure appends with and without index, and Apache's store with 1 and 4 threads, in turn."""
     batch = rows(count, size)
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
@@ -82,7 +82,7 @@ def _decode(path: Path, size: int) -> Iterator[Figure]:
 
 
 def _verifies(path: Path, count: int) -> Iterator[Figure]:
-    """The whole fsck: records with CRC, queue units, two index entries each; CommitLog files of 128 MiB."""
+    """Measure a complete verify: records with CRC, queue units, two index entries each; CommitLog files of 128 MiB."""
     shutil.rmtree(path, ignore_errors=True)
     batch = rows(count // 4, 1024)
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=128 << 20)) as store:

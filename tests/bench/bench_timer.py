@@ -1,4 +1,4 @@
-"""A burst of timer messages, all due in one second, delivered by one run: from the wheel, and never seen before."""
+"""Delivery of many timer messages that are due in the same second: from the wheel, and not yet in it."""
 
 from __future__ import annotations
 

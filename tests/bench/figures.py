@@ -1,4 +1,4 @@
-"""One measured figure: several runs, the median quoted."""
+"""Measured figures: several runs, of which the median is quoted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """`runs` in `unit`, in the order they were made."""
+    """A measured case; `runs` are values in `unit`, in the order of the runs."""
 
     case: str
     unit: str
@@ -26,6 +26,6 @@ class Figure:
         return {"case": self.case, "unit": self.unit, "median": self.median, "runs": list(self.runs)}
 
 
-def ratio(ours: Figure, theirs: Figure) -> Figure:
-    """How many times ours is theirs: medians of the same run."""
-    return Figure(f"  {ours.case} / {theirs.case}", "x", (ours.median / theirs.median,))
+def ratio(figure: Figure, peer: Figure) -> Figure:
+    """Divide the medians of two figures of the same run."""
+    return Figure(f"  {figure.case} / {peer.case}", "x", (figure.median / peer.median,))

@@ -1,4 +1,4 @@
-"""What the Spark benchmarks run side by side: our source and sink, and Kafka's through Spark's own connector."""
+"""The cases of the Spark benchmarks: RocketFlow's source and sink, and Kafka's through Spark's connector."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KAFKA_SINK_TUNED: Final = {
 
 @dataclass(frozen=True)
 class Case:
-    """A format with its options; `schema` narrows what a source gives."""
+    """A format with its options; `schema` selects the columns of a source."""
 
     label: str
     format: str
@@ -43,7 +43,7 @@ class Case:
 
 
 def source_rate(spark: SparkSession, case: Case) -> float:
-    """M rows/s of everything the source has into `noop`, in one micro-batch."""
+    """Return the M rows/s of copying all rows of the source into `noop`, in one micro-batch."""
     reader = spark.readStream.format(case.format).options(**case.options)
     rows = (reader.schema(case.schema) if case.schema else reader).load()
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -54,7 +54,7 @@ def source_rate(spark: SparkSession, case: Case) -> float:
 
 
 def sink_rate(rows: DataFrame, case: Case) -> float:
-    """M rows/s of a stream into a sink."""
+    """Return the M rows/s of a stream into a sink."""
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = rows.writeStream.format(case.format).options(**case.options).option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
@@ -63,14 +63,14 @@ def sink_rate(rows: DataFrame, case: Case) -> float:
 
 
 def parquet_stream(spark: SparkSession, directory: Path) -> DataFrame:
-    """The rows of a directory of parquet files, in `BATCHES` micro-batches."""
+    """Return a stream of the rows of a directory of parquet files, in `BATCHES` micro-batches."""
     files = len(list(directory.glob("*.parquet")))
     reader = spark.readStream.schema("body binary, keys string, tags string")
     return reader.option("maxFilesPerTrigger", files // BATCHES).parquet(str(directory))
 
 
 def for_kafka(rows: DataFrame) -> DataFrame:
-    """The same rows under the names that Kafka's sink wants."""
+    """Rename the columns as Kafka's sink requires."""
     return rows.selectExpr("keys as key", "body as value")
 
 

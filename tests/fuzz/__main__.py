@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of every decoder: `python -m tests.fuzz [--runs N] [--seconds N] [TARGET ...]`.
 
-A fuzzer (atheris) is fetched once into the cache outside the work tree. A finding is kept there too, and its path is
-printed; `python -m tests.fuzz --replay FILE TARGET` runs it again.
+The fuzzer (atheris) is fetched once into the cache outside the work tree. Findings are kept there too, and their paths
+printed; `python -m tests.fuzz --replay FILE TARGET` runs one again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rocketflow.spark.java_runtime import cache_directory
 from tests.fuzz import line_coverage
-from tests.fuzz.line_coverage import Looked
+from tests.fuzz.line_coverage import Coverage
 from tests.fuzz.targets import TARGETS, Target, in_memory
 from tests.support import results
 from tests.support.trials import environment
@@ -29,7 +29,7 @@ from tests.support.trials import environment
 ATHERIS = "atheris==3.0.0"
 FETCH_SECONDS = 280
 SLOW_SHARE = 200
-"""Slow targets get so many times fewer executions."""
+"""The executions of a slow target are divided by this."""
 AT_ONCE = 2
 INPUT_SECONDS = 10
 """libFuzzer reports an input (of at most `MOST_BYTES`) that takes longer: the decoder is not linear."""
@@ -39,22 +39,22 @@ MEMORY_MB = 2048
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What came of one target; `finding` is libFuzzer's last word where something was found."""
+    """The result of one target; `finding` is the end of libFuzzer's output, or empty."""
 
     name: str
     executions: int
     seconds: float
     covered: int
     finding: str
-    looked: Looked
+    coverage: Coverage
 
     @property
     def a_second(self) -> float:
         return self.executions / self.seconds if self.seconds else 0.0
 
 
-def fetched() -> Path | str:
-    """The folder with the fuzzer, or why it cannot be had."""
+def fetch_fuzzer() -> Path | str:
+    """Return the folder with the fuzzer, or the reason why it is not available."""
     folder = cache_directory() / "fuzz" / ATHERIS.replace("==", "-")
     done = folder / "fetched"
     if done.exists():
@@ -65,13 +65,13 @@ def fetched() -> Path | str:
     except subprocess.TimeoutExpired:
         return f"{ATHERIS} was not fetched within {FETCH_SECONDS} s"
     if got.returncode != 0:
-        return f"{ATHERIS} cannot be had for this Python: {got.stderr.strip()[-300:]}"
+        return f"{ATHERIS} is not available for this Python: {got.stderr.strip()[-300:]}"
     done.touch()
     return folder
 
 
 def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
-    """One child process: so many executions, or so many seconds, whichever ends first."""
+    """Run a target in a child process for `runs` executions, but not longer than `seconds`."""
     home = cache_directory() / "fuzz"
     corpus, findings = home / "corpus" / target.name, home / "findings" / target.name
     for folder in (corpus, findings):
@@ -96,10 +96,10 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
         check=False,
     )
     shutil.rmtree(room, ignore_errors=True)
-    told = "\n".join(line for line in child.stdout.splitlines() if "Instrumenting" not in line)
-    executed = re.search(r"number_of_executed_units: (\d+)", told)
-    covered = re.findall(r" cov: (\d+) ", told)
-    finding = "" if child.returncode == 0 else told[-3000:]
+    output = "\n".join(line for line in child.stdout.splitlines() if "Instrumenting" not in line)
+    executed = re.search(r"number_of_executed_units: (\d+)", output)
+    covered = re.findall(r" cov: (\d+) ", output)
+    finding = "" if child.returncode == 0 else output[-3000:]
     seconds = time.monotonic() - began
     return Fuzzed(
         target.name,
@@ -107,16 +107,16 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
         seconds,
         int(covered[-1]) if covered else 0,
         finding,
-        Looked() if finding else line_coverage.look(target.name),
+        Coverage() if finding else line_coverage.measure(target.name),
     )
 
 
 def main() -> int:
-    """Exit code 0 where nothing was found, 3 where something was, 4 where there is no fuzzer."""
+    """Return exit code 0 without findings, 3 with findings, 4 without a fuzzer."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all by default")
-    parser.add_argument("--runs", type=int, default=120_000, help="executions a target")
-    parser.add_argument("--seconds", type=int, default=600, help="a target ends then at the latest")
+    parser.add_argument("--runs", type=int, default=120_000, help="executions of each target")
+    parser.add_argument("--seconds", type=int, default=600, help="longest time of each target")
     parser.add_argument("--replay", type=Path, help="run one input again")
     given = parser.parse_args()
     unknown = set(given.targets) - set(TARGETS)
@@ -127,13 +127,13 @@ def main() -> int:
         for target in chosen:
             target.run(given.replay.read_bytes())
         return 0
-    fuzzer = fetched()
+    fuzzer = fetch_fuzzer()
     if isinstance(fuzzer, str):
-        print(f"no coverage-guided fuzzing here: {fuzzer}")
+        print(f"coverage-guided fuzzing is not possible: {fuzzer}")
         return 4
     total, began, found = 0, time.monotonic(), 0
     print(f"{'target':<22}{'executions':>12}{'a second':>10}{'edges':>8}{'slowest ms':>12}")
-    looked = Looked()
+    coverage = Coverage()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for one in pool.map(
             lambda target: fuzz(target, given.runs // (SLOW_SHARE if target.slow else 1), given.seconds, fuzzer),
@@ -141,17 +141,19 @@ def main() -> int:
         ):
             total += one.executions
             found += bool(one.finding)
-            slowest = one.looked.slowest_ms
+            slowest = one.coverage.slowest_ms
             print(
                 f"{one.name:<22}{one.executions:>12}{one.a_second:>10.0f}{one.covered:>8}{slowest:>12.2f}", flush=True
             )
             if not TARGETS[one.name].whole_store:
-                looked.add(one.looked)
+                coverage.add(one.coverage)
             if one.finding:
                 print(one.finding, flush=True)
     seconds = time.monotonic() - began
     print(f"{total} executions in {seconds:.0f} s, {total / seconds:.0f} a second; findings: {found}")
-    print(f"of the decoders' lines {100 * looked.share:.1f} % ran, the slowest input took {looked.slowest_ms:.2f} ms")
+    print(
+        f"of the decoders' lines {100 * coverage.share:.1f} % ran, the slowest input took {coverage.slowest_ms:.2f} ms"
+    )
     if not given.targets:
         speed = round(total / seconds)
         results.measured(
@@ -160,8 +162,8 @@ def main() -> int:
             perSecond=speed,
             findings=found,
             targets=len(chosen),
-            linesPercent=round(100 * looked.share, 1),
-            slowestMs=round(looked.slowest_ms, 2),
+            linesPercent=round(100 * coverage.share, 1),
+            slowestMs=round(coverage.slowest_ms, 2),
         )
         results.write([])
     return 3 if found else 0

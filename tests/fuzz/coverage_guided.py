@@ -11,7 +11,7 @@ with atheris.instrument_imports(include=["rocketflow_store"]):
 
 
 def main() -> None:
-    """Ends when libFuzzer does: with an error where the target let another exception than a StoreError out."""
+    """Run libFuzzer until it ends, with an error if the target raises another exception than a StoreError."""
     target = TARGETS[sys.argv.pop(1)]
     atheris.Setup(sys.argv, target.run)
     atheris.Fuzz()

@@ -1,8 +1,7 @@
-"""What the inputs that fuzzing kept go through: `python -m tests.fuzz.line_coverage TARGET [--missing]`.
+"""The line coverage of the inputs that fuzzing kept: `python -m tests.fuzz.line_coverage TARGET [--missing]`.
 
-Every input runs for its time, and once more to see which lines run. What counts as a decoder is every function of the
-store that some input entered while it was decoded, except in the rooms that only move bytes; its lines that no input
-reached are missing.
+Every input runs once for its time and once under a trace. Every function of the store that an input enters counts as a
+decoder, except in packages that only move bytes; its lines that no input reached are missing.
 """
 
 from __future__ import annotations
@@ -24,46 +23,46 @@ from tests.fuzz.targets import TARGETS, Target
 _STORE: Final = Path(rocketflow_store.__file__).parent
 _NO_DECODERS: Final = ("files", "mapped_files", "config.py", "layout/file_sizes.py")
 _MOST_TRACED: Final = 3_000
-"""Inputs that are run line by line: the smallest of those that were kept."""
+"""The number of inputs that run under the trace: the smallest ones."""
 _SECONDS: Final = 600
 
 
 @dataclass
-class Looked:
-    """Lines are `file:number`, the file from the store's folder on."""
+class Coverage:
+    """Lines are `file:number` with the file relative to the store's folder."""
 
     slowest_ms: float = 0.0
     ran: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
 
-    def add(self, other: Looked) -> None:
-        """Join what another target saw."""
+    def add(self, other: Coverage) -> None:
+        """Add the coverage of another target."""
         self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
         self.ran |= other.ran
         self.missing = (self.missing | other.missing) - self.ran
 
     @property
     def share(self) -> float:
-        """How much of all lines ran."""
+        """The share of all lines that ran."""
         return len(self.ran) / max(len(self.ran) + len(self.missing), 1)
 
 
-def look(name: str) -> Looked:
-    """What the inputs kept for a target do, in a process of its own."""
+def measure(name: str) -> Coverage:
+    """Measure the coverage of a target's inputs in a child process."""
     command = [sys.executable, "-m", "tests.fuzz.line_coverage", name]
-    told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=_SECONDS, check=True).stdout)
-    return Looked(told["slowestMs"], set(told["ran"]), set(told["missing"]))
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=_SECONDS, check=True).stdout)
+    return Coverage(found["slowestMs"], set(found["ran"]), set(found["missing"]))
 
 
 def inputs(target: Target) -> list[bytes]:
-    """The seeds, and what fuzzing kept because it went somewhere new."""
+    """Return the seeds, and the inputs that fuzzing kept because they reached new lines."""
     kept = cache_directory() / "fuzz" / "corpus" / target.name
     files = sorted(kept.iterdir(), key=lambda path: path.stat().st_size) if kept.is_dir() else []
     return [*target.seeds(), *(path.read_bytes() for path in files)]
 
 
 def slowest_ms(target: Target, data: list[bytes]) -> float:
-    """The longest that one input takes, the faster of two runs each."""
+    """Return the time of the slowest input in ms; of two runs of an input the faster one counts."""
     longest = 0.0
     for one in data:
         times = []
@@ -76,7 +75,7 @@ def slowest_ms(target: Target, data: list[bytes]) -> float:
 
 
 def lines(target: Target, data: list[bytes]) -> tuple[set[str], set[str]]:
-    """(lines that ran, lines of all functions that were entered)."""
+    """Return (lines that ran, lines of all functions that were entered)."""
     ran: set[tuple[str, int]] = set()
     entered: set[CodeType] = set()
 
@@ -97,8 +96,8 @@ def lines(target: Target, data: list[bytes]) -> tuple[set[str], set[str]]:
             target.run(one)
         finally:
             sys.settrace(None)
-    there = {(code.co_filename, line) for code in entered for line in _lines_of(code)}
-    return {_named(*line) for line in there & ran}, {_named(*line) for line in there}
+    entered_lines = {(code.co_filename, line) for code in entered for line in _lines_of(code)}
+    return {_named(*line) for line in entered_lines & ran}, {_named(*line) for line in entered_lines}
 
 
 def _decodes(file: str) -> bool:
@@ -110,24 +109,24 @@ def _named(file: str, line: int) -> str:
 
 
 def _lines_of(code: CodeType) -> Iterator[int]:
-    """Lines with code that runs when the function does: not its head, nor those of functions in it."""
+    """Yield the lines of a function's body, without its head and nested functions."""
     for _, _, line in code.co_lines():
         if line is not None and line != code.co_firstlineno:
             yield line
 
 
 def main() -> None:
-    """One JSON object on stdout; with --missing, the lines that no input reached."""
+    """Print one JSON object, or with --missing the lines that no input reached."""
     target = TARGETS[sys.argv[1]]
     data = inputs(target)
     for one in target.seeds():
         target.run(one)
     slowest = slowest_ms(target, data)
-    ran, there = lines(target, data)
+    ran, entered_lines = lines(target, data)
     if "--missing" in sys.argv:
-        print("\n".join(sorted(there - ran)))
+        print("\n".join(sorted(entered_lines - ran)))
     else:
-        print(json.dumps({"slowestMs": slowest, "ran": sorted(ran), "missing": sorted(there - ran)}))
+        print(json.dumps({"slowestMs": slowest, "ran": sorted(ran), "missing": sorted(entered_lines - ran)}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bytes that are nearly right: seeds with a few places changed."""
+"""Nearly valid bytes: seeds with a few changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHANGES = st.one_of(
 
 
 def nearly(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Any bytes, and the seeds with up to six changes."""
+    """Generate arbitrary bytes, and seeds with up to six changes."""
     return st.binary(max_size=200) | st.builds(_changed, st.sampled_from(seeds), st.lists(_CHANGES, max_size=6))
 
 

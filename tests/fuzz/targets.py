@@ -1,4 +1,4 @@
-"""Everything of the store that reads bytes which somebody else may have written, one function each.
+"""The store's decoders of bytes that another program may have written, one function each.
 
 A target takes any bytes. It may return, or raise a StoreError; every other exception is a finding.
 """
@@ -90,9 +90,9 @@ HOST_V6 = bytes(15) + b"\x01" + HOST[4:]
 
 @dataclass(frozen=True)
 class Target:
-    """`decode` takes any bytes; `seeds` are bytes that it likes. `slow` ones get fewer of them.
+    """A decoder: `decode` takes any bytes, `seeds` are valid ones; a `slow` target gets fewer inputs.
 
-    Those that open a `whole_store` go through much more than decoders: their lines are not counted.
+    A target that opens a `whole_store` runs much more than decoders, so its lines do not count for the coverage.
     """
 
     name: str
@@ -102,10 +102,10 @@ class Target:
     whole_store: bool = False
 
     def run(self, data: bytes) -> None:
-        """One execution; any exception that leaves it is a finding."""
+        """Decode once; an exception is a finding."""
         if self.name not in _WARM:
             _WARM.add(self.name)
-            for seed in self.seeds():  # what is loaded only when it is needed is loaded before that is a finding
+            for seed in self.seeds():  # lazy imports happen now, before they are findings
                 self._decoded(seed)
         with confined_to(room()):
             self._decoded(data)
@@ -118,24 +118,24 @@ class Target:
 _WARM: set[str] = set()
 for codec in ("utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"):
     codecs.lookup(codec)  # Python loads codecs when they are first used
-_ = (faulthandler, numpy.ma)  # loaded by others at the first use
+_ = (faulthandler, numpy.ma)  # other libraries load them at their first use
 
 
 def in_memory() -> str | None:
-    """A directory in memory; None where there is none."""
+    """Return a directory in memory, or None if there is none."""
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 @cache
 def room() -> Path:
-    """The only directory that may be touched: in memory where that can be had."""
+    """Create the only directory that targets may touch, in memory if possible."""
     path = Path(tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=os.environ.get("RF_FUZZ_ROOM", in_memory())))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
 def placed(name: str, data: bytes) -> Path:
-    """A file of these bytes in the room."""
+    """Write a file of these bytes into the room."""
     path = room() / name
     try:
         path.write_bytes(data)
@@ -149,7 +149,7 @@ def placed(name: str, data: bytes) -> Path:
 
 
 def record_bytes(**changes: object) -> bytes:
-    """One record at physical offset 0."""
+    """Encode one record at physical offset 0."""
     fields = {
         "topic": b"t",
         "queue_id": 1,
@@ -198,7 +198,7 @@ def record_seeds() -> list[bytes]:
 
 
 def log_seeds() -> list[bytes]:
-    """Files of several records."""
+    """Return log files of several records."""
     found = []
     for property_crc in (False, True):
         parts, at = [], 0
@@ -224,7 +224,7 @@ def a_record_without_crc(data: bytes) -> None:
 
 
 def records_in_columns(data: bytes) -> None:
-    """Scan, check, decode every column, and get ready for dispatch; what is sound is what the single decoder says."""
+    """Scan, check and decode every column, and prepare dispatch; valid rows equal those of the single decoder."""
     buffer = pa.py_buffer(data)
     scan = scan_records(buffer, 0, len(data))
     if len(scan.positions) == 0:
@@ -258,7 +258,7 @@ def every_column(records: RecordColumns) -> None:
 
 
 def inner_batches(data: bytes) -> None:
-    """A record whose body is a batch, unwrapped in both ways."""
+    """Unwrap a record whose body is a batch, by rows and by columns."""
     raw = record_bytes(sys_flag=INNER_BATCH_FLAG | NEED_UNWRAP_FLAG, body=data)
     records = RecordColumns(pa.py_buffer(raw), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
     rows = ColumnBuilder(records, QueueIdentity("t", 1, ""), np.array([7]), records.positions).batch(SOURCE_COLUMNS)
@@ -277,7 +277,7 @@ def inner_batches(data: bytes) -> None:
 
 
 def delayed_record(data: bytes) -> None:
-    """A record that waits, with any properties: put again under a legal topic with what it said, or left out."""
+    """Redeliver a delayed record with any properties: to a legal topic with its properties, or skip it."""
     raw = record_bytes(topic=SCHEDULE_TOPIC.encode(), properties=data[:4000], property_crc=len(data) % 2 == 1)
     records = RecordColumns(pa.py_buffer(raw), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
     if records.faults or content_faults(records):
@@ -313,7 +313,7 @@ def delayed_seeds() -> list[bytes]:
 
 
 def records_by_units(data: bytes) -> None:
-    """The bytes of a log file, and units that point anywhere into it."""
+    """Read a log file through units that point anywhere into it."""
     count = data[0] % 8 if data else 0
     units = np.frombuffer(data[1 : 1 + 6 * count].ljust(6 * count, b"\0"), np.dtype([("at", ">i4"), ("size", ">i2")]))
     buffer = pa.py_buffer(data[1 + 6 * count :])
@@ -323,8 +323,8 @@ def records_by_units(data: bytes) -> None:
     records = without(records, content_faults(records)) if records.count else records
     if records.count:
         every_column(records)
-        light = QueueIdentity("%LMQ%a", 0, "", exact=False)
-        records.check_place(records.positions, np.full(records.count, 3), light)
+        lmq = QueueIdentity("%LMQ%a", 0, "", exact=False)
+        records.check_place(records.positions, np.full(records.count, 3), lmq)
 
 
 def by_units_seeds() -> list[bytes]:
@@ -334,13 +334,13 @@ def by_units_seeds() -> list[bytes]:
 
 
 def properties(data: bytes) -> None:
-    """One string and many, in rows and in columns: the same pairs."""
+    """Decode property strings by rows and by columns, with equal results."""
     rows = data.split(b"\xff\xfe")
     segments = split_properties(pa.array(rows, pa.binary()))
     maps = segments.maps()
     maps.validate(full=True)
-    for row, told in zip(rows, maps.to_pylist(), strict=True):
-        assert dict(told) == decode_properties(row) or not is_utf8(row)
+    for row, pairs in zip(rows, maps.to_pylist(), strict=True):
+        assert dict(pairs) == decode_properties(row) or not is_utf8(row)
     assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows] or not is_utf8(
         data.replace(b"\xff\xfe", b"")
     )
@@ -380,7 +380,7 @@ def consume_queue(data: bytes) -> None:
 
 
 def batch_queue(data: bytes) -> None:
-    """Units of records of several messages, read from every offset."""
+    """Read units of records of several messages from every offset."""
     size = 46 * 8
     placed("batch-queue/00000000000000000000", data[:size].ljust(size, b"\0"))
     queue = BatchConsumeQueue(room() / "batch-queue", "t", 0, size, write=False)
@@ -394,7 +394,7 @@ def batch_queue(data: bytes) -> None:
 
 
 def queue_ext(data: bytes) -> None:
-    """The address, and the file that it points into."""
+    """Decode an address and the file that it points into."""
     at = int.from_bytes(data[:1], "big")
     placed("ext/t/0/00000000000000000000", data[1:400].ljust(400, b"\0"))
     ext = ConsumeQueueExt(room() / "ext", 400)
@@ -406,7 +406,7 @@ def queue_ext(data: bytes) -> None:
 
 
 def stop_record(data: bytes) -> None:
-    """A record whose CRC is right."""
+    """Decode a stop record with a correct CRC."""
     paths = StorePaths(room() / "s")
     placed("s/rocketflow/stop", b"%08x\n" % zlib.crc32(data) + data)
     StopRecord.load(paths)
@@ -422,7 +422,7 @@ def layout(data: bytes) -> None:
 
 
 def batch_body(data: bytes) -> None:
-    """What a client calls a batch; a ValueError here is a refusal of the put path."""
+    """Decode a client's batch body; a ValueError is a refusal by the put path."""
     with suppress(ValueError):
         entries = decode_batch_body(data)
         assert encode_batch_body(entries) == unmarked(data, entries)
@@ -434,7 +434,7 @@ def batch_body(data: bytes) -> None:
 
 
 def unmarked(data: bytes, entries: list[BatchEntry]) -> bytes:
-    """The body with magic and CRC of every entry, which nobody reads, as we write them."""
+    """Return the body with magic and CRC of every entry as RocketFlow writes them; readers ignore both."""
     out, at = bytearray(data), 0
     for one in entries:
         out[at + 4 : at + 12] = bytes(8)
@@ -443,7 +443,7 @@ def unmarked(data: bytes, entries: list[BatchEntry]) -> bytes:
 
 
 def index_file(data: bytes) -> None:
-    """Look keys up: chains that go anywhere, or round in circles."""
+    """Query keys through chains that lead anywhere, or form cycles."""
     path = placed("index-file", data.ljust(CONFIG.index_file_size, b"\0")[: CONFIG.index_file_size])
     file = IndexFile(path, CONFIG.max_hash_slot_num, CONFIG.max_index_num, write=False)
     try:
@@ -471,7 +471,7 @@ def a_wheel() -> TimerWheel:
 
 
 def timer_wheel(data: bytes) -> None:
-    """Slots of any bytes: what is found is what its slot says. A file of another length is none."""
+    """Find ticks in slots of any bytes; every found slot holds its tick. A file of another length is refused."""
     wheel, count = a_wheel(), len(data) // SLOT_SIZE
     wheel.slots[:count] = np.frombuffer(data, SLOT_DTYPE, count)
     wheel.count_at(1_800_000_000_000)
@@ -489,15 +489,15 @@ def timer_wheel(data: bytes) -> None:
 
 
 def timer_wheel_seeds() -> list[bytes]:
-    """Slots that hold another slot's tick, and slots that hold their own."""
+    """Return slots that hold another slot's tick, and slots that hold their own."""
     own = [struct.pack(">qqqii", 1488 * WHEEL_SLOTS + row, 52 * row, 52 * row + 104, 2, 0) for row in range(3)]
     return [struct.pack(">qqqii", 1_800_000_000, 0, 52, 2, 0) * 3, b"".join(own)]
 
 
 def timer_log(data: bytes) -> None:
-    """A file of a timer log: its records, and the chain that any two of its places claim to be.
+    """Read a file of a timer log: its records, and the chain between any two of its positions.
 
-    A chain is read as a range, or walked where it is long: here that is more than two records for odd input.
+    A chain is read as a range, or walked if it is long: with input of odd length, more than two records are long.
     """
     before, chains.SHORT_CHAIN = chains.SHORT_CHAIN, 2 if len(data) % 2 else 4096  # type: ignore[misc]
     path = placed("timerlog/00000000000000000000", data.ljust(4096, b"\0"))
@@ -542,10 +542,10 @@ def timer_stop(data: bytes) -> None:
 
 def timer_progress(data: bytes) -> None:
     try:
-        told = parse_json_object(data.decode("utf-8", "replace"))
+        found = parse_json_object(data.decode("utf-8", "replace"))
     except ValueError:
         return
-    progress = decode_progress(told)
+    progress = decode_progress(found)
     assert decode_progress(progress.encode()) == progress
 
 
@@ -570,7 +570,7 @@ def store_meta_seeds() -> list[bytes]:
 
 
 def config_files(data: bytes) -> None:
-    """One of the JSON files, chosen by the first byte; the rest is the file."""
+    """Read one of the JSON files: the first byte selects it, the rest is its content."""
     directory = room() / "config"
     files = ConfigFiles(directory)
     one = files.every[data[0] % len(files.every) if data else 0]
@@ -632,7 +632,7 @@ def broker_conf(data: bytes) -> None:
 
 
 def staged_part(data: bytes) -> None:
-    """A part whose CRC is right: what a task of another version, or with a bug, may have left."""
+    """Load a part with a correct CRC, as a task of another version, or with a bug, may have staged it."""
     part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
     if len(data) % 2:
         part = replace(part, inline=None, path=str(placed("a-part", data)))
@@ -668,7 +668,7 @@ def message_id(data: bytes) -> None:
 
 
 def sql92(data: bytes) -> None:
-    """A filter, and a property value behind a zero byte."""
+    """Compile a filter, and match the property value that follows a zero byte."""
     text, _, value = data.partition(b"\0")
     compiled = compile_filter(text.decode("utf-8", "replace"))
     value_text = value.decode("utf-8", "replace")
@@ -720,7 +720,7 @@ def is_surrogates(raw: bytes) -> bool:
 
 
 def inflate(data: bytes) -> None:
-    """The first byte is the compression type."""
+    """Decompress a body; the first byte is the compression type."""
     kind = data[0] % 8 if data else 0
     body = decompress_body(data[1:], kind << 8 | 1, MOST_INFLATED)
     assert len(body) <= MOST_INFLATED
@@ -736,7 +736,7 @@ def inflate_seeds() -> list[bytes]:
 
 @cache
 def small_store() -> Path:
-    """A store of several files of every kind, stopped without order."""
+    """Write a store with several files of every kind and return a copy of it without a clean stop."""
     path = room() / "whole"
     with MessageStore.open(path, CONFIG) as store:
         for number in range(60):
@@ -749,7 +749,7 @@ def small_store() -> Path:
 
 
 def damaged_store(data: bytes) -> Path:
-    """The small store with bytes of its files overwritten: (file, place, how many), then the bytes."""
+    """Copy the small store and overwrite bytes of its files: the input is (file, position, count) and the bytes."""
     path = room() / "image"
     with unconfined():
         shutil.rmtree(path, ignore_errors=True)
@@ -771,7 +771,7 @@ def damaged_store(data: bytes) -> Path:
 
 
 def read_damaged(data: bytes) -> None:
-    """Everything that a reader offers, and verify."""
+    """Verify a damaged store and call every method of a reader."""
     path = damaged_store(data)
     verify_store(path)
     with StoreReader(path, CONFIG) as reader:

@@ -1,4 +1,4 @@
-"""Any bytes give a value or a StoreError: a few hundred a decoder here, millions by `make fuzz`."""
+"""Decoders return a value or raise a StoreError for any bytes: some hundred inputs here, millions by `make fuzz`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOW_EXAMPLES = 1_000 if FULL else 12
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_any_bytes_give_a_value_or_a_typed_error(target: Target) -> None:
+def test_decoder_of_any_bytes_returns_or_raises_store_error(target: Target) -> None:
     @settings(max_examples=SLOW_EXAMPLES if target.slow else EXAMPLES, print_blob=True)
     @given(nearly(target.seeds()))
     def fed(data: bytes) -> None:
@@ -36,16 +36,16 @@ FOUND = {
     "AAAAA"
     "AAIZ4QAJ41AAA/wAAAAAAAAAAhnhAAnjUeOWLAGgpzwABAAA="
 }
-"""Inputs that were findings: a record whose lengths put its topic behind the end of the buffer."""
+"""Inputs that were findings: a record whose lengths put its topic after the end of the buffer."""
 
 
 @pytest.mark.parametrize(("name", "found"), FOUND.items(), ids=FOUND)
-def test_what_was_found_before(name: str, found: str) -> None:
+def test_former_finding_raises_no_other_error(name: str, found: str) -> None:
     TARGETS[name].run(base64.b64decode(found))
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
-def test_a_small_body_that_inflates_to_much_takes_no_memory(kind: int) -> None:
+def test_decompression_bomb_is_refused_without_its_memory(kind: int) -> None:
     bomb = compress_body(bytes(128 << 20), kind)
     limit = 1 << 20
     tracemalloc.start()
@@ -58,7 +58,7 @@ def test_a_small_body_that_inflates_to_much_takes_no_memory(kind: int) -> None:
     assert peak < 8 * limit, peak
 
 
-def test_the_guard_sees_what_a_decoder_must_not_do(tmp_path: Path) -> None:
+def test_confinement_refuses_forbidden_calls(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     with confined_to(inside):

@@ -348,7 +348,7 @@ BUGS: Final = (
         "length-trusted",
         "a record's length is used before it is compared with the number of bytes",
         [Change("& (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)", "& (sizes >= MIN_RECORD_SIZE)")],
-        ["tests/fuzz/test_fuzz.py::test_any_bytes_give_a_value_or_a_typed_error[records-by-units]"],
+        ["tests/fuzz/test_fuzz.py::test_decoder_of_any_bytes_returns_or_raises_store_error[records-by-units]"],
         seeds=SEEDS,
     ),
     Bug(
@@ -373,7 +373,7 @@ BUGS: Final = (
         "unbounded-inflate",
         "a compressed body is inflated before its size is checked",
         [Change("decode(bytes(stored), limit + 1)", "decode(bytes(stored), (1 << 31) - 1)")],
-        ["tests/fuzz/test_fuzz.py::test_a_small_body_that_inflates_to_much_takes_no_memory"],
+        ["tests/fuzz/test_fuzz.py::test_decompression_bomb_is_refused_without_its_memory"],
     ),
     # -- queues beside the plain ones, deleted topics
     Bug(
