@@ -1,7 +1,7 @@
 """`broker.conf`: a Java properties file with RocketMQ's keys, and the same keys from the environment.
 
-Escapes, comments and continued lines are those of java.util.Properties, which leaves `${...}` as it stands. Unlike
-RocketMQ, which passes over what it does not know, an unknown key or an unusable value is an error.
+Escapes, comments and continued lines are those of java.util.Properties, which does not expand `${...}`. RocketMQ
+ignores unknown keys; here an unknown key or an unusable value raises StoreConfigError.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "ROCKETFLOW_"
 OWN_KEYS: Final = frozenset(one for one in BY_KEY if one.startswith(OWN_PREFIX))
-"""Settings of RocketFlow alone that a file or the environment can give."""
+"""RocketFlow's keys that a file or the environment can set."""
 KNOWN_KEYS: Final = frozenset({*BOOLEAN_KEYS, *INT_KEYS, *LONG_KEYS, *FLOAT_KEYS, *TEXT_KEYS, *CHOICE_KEYS})
 
 _BLANKS: Final = " \t\f"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _JAVA_SUFFIX: Final = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?[dDfF]")
-"""A number as Double.parseDouble takes it, with the letter of its type."""
+"""A number with a type suffix, as Double.parseDouble accepts it."""
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load_broker_conf(path: Path) -> dict[str, Any]:
-    """Settings of the file by RocketMQ's camelCase keys, values as bool, int, float, str or FlushDiskType.
+    """Return the file's settings by RocketMQ's camelCase keys, values as bool, int, float, str or FlushDiskType.
 
-    StoreAccessError where the file cannot be read, StoreConfigError for an unknown key or an unusable value.
+    Raises:
+        StoreAccessError: the file cannot be read.
+        StoreConfigError: a key is unknown or its value unusable.
     """
     try:
         raw = read_file(path)
@@ -51,12 +53,12 @@ def load_broker_conf(path: Path) -> dict[str, Any]:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")  # what java.util.Properties takes every file for
+        text = raw.decode("latin-1")  # java.util.Properties reads every file as Latin-1
     return parse_broker_conf(text, source=str(path))
 
 
 def parse_broker_conf(text: str, source: str = "broker.conf") -> dict[str, Any]:
-    """`load_broker_conf` of a text; of a key given twice the last counts."""
+    """Return the settings of a properties text like `load_broker_conf`; the last value of a repeated key counts."""
     settings: dict[str, Any] = {}
     for number, key, value in parse_properties(text):
         if not key.startswith(OWN_PREFIX) and key not in KNOWN_KEYS:
@@ -66,9 +68,12 @@ def parse_broker_conf(text: str, source: str = "broker.conf") -> dict[str, Any]:
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Settings from variables like ROCKETFLOW_flushDiskType; StoreConfigError for a key that RocketMQ does not have.
+    """Return the settings from variables like ROCKETFLOW_flushDiskType.
 
-    Keys begin with a small letter: ROCKETFLOW_DEBUG and its like are no settings.
+    Keys begin with a lower-case letter: variables like ROCKETFLOW_DEBUG are not settings.
+
+    Raises:
+        StoreConfigError: a key is unknown or its value unusable.
     """
     settings: dict[str, Any] = {}
     for name, value in environ.items():
@@ -84,7 +89,7 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def typed_value(key: str, text: str, where: str = "") -> Any:
-    """`text` as the type that `key` has; keys without a known type stay text."""
+    """Convert `text` to the type of `key`; the value of a key without a known type stays text."""
     value = text.strip()
     if key in BOOLEAN_KEYS or (key in OWN_KEYS and isinstance(BY_KEY[key].default, bool)):
         if value.lower() not in ("true", "false"):
@@ -109,9 +114,10 @@ def typed_value(key: str, text: str, where: str = "") -> Any:
 
 
 def parse_properties(text: str) -> list[tuple[int, str, str]]:
-    """(line number from 1, key, value) of every entry, as java.util.Properties reads them.
+    """Return (line number from 1, key, value) of every entry, as java.util.Properties reads them.
 
-    StoreConfigError for a broken \\u escape.
+    Raises:
+        StoreConfigError: a \\u escape is malformed.
     """
     entries = []
     for number, line in _logical_lines(text):
@@ -124,7 +130,7 @@ def parse_properties(text: str) -> list[tuple[int, str, str]]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines without comments and leading blanks; a line that ends with an odd number of backslashes goes on."""
+    """Return (number, line) without comments and leading blanks; an odd number of final backslashes joins the next."""
     lines: list[tuple[int, str]] = []
     parts: list[str] = []
     first = 0
@@ -179,4 +185,4 @@ def _unescape(text: str, number: int) -> str:
 def _nearest(key: str) -> str:
     by_lower = {known.lower(): known for known in KNOWN_KEYS}
     close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]}?" if close else "; ours alone start with rocketflow."
+    return f"; did you mean {by_lower[close[0]]}?" if close else "; RocketFlow's keys start with 'rocketflow.'"

@@ -108,7 +108,7 @@ def _as_rocketmq(setting: Setting, value: Any) -> Any:
 
 
 def _is_address(text: Any) -> bool:
-    """Whether brokerIP1 is an address; RocketMQ looks up a name, which nothing in a store needs."""
+    """Check that brokerIP1 is an address; RocketMQ also resolves host names, which a store does not need."""
     try:
         encode_host(f"{text}:0")
     except ValueError:

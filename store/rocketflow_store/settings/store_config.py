@@ -140,7 +140,7 @@ class StoreConfig:
 
     @property
     def transient_store_pool_used(self) -> bool:
-        """Whether appends go through a TransientStorePool."""
+        """True if appends go through a TransientStorePool."""
         return (
             self.transient_store_pool_enable
             and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
@@ -149,17 +149,17 @@ class StoreConfig:
 
     @property
     def sync_flush(self) -> bool:
-        """Whether a message counts only once it is synced."""
+        """True if a put succeeds only after its message is synced."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def append_prop_crc(self) -> bool:
-        """`enabled_append_prop_crc` where it is decided."""
+        """True if `enabled_append_prop_crc` is decided and on."""
         return self.enabled_append_prop_crc is True
 
     @property
     def tag_entries(self) -> bool:
-        """Whether the index names the TAGS of messages; once the profile is decided."""
+        """True if the index has entries for TAGS; valid after the profile is decided."""
         return self.profile == PROFILE_55
 
     @property

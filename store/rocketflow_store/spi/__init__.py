@@ -8,7 +8,7 @@
 | `staging` | rows that tasks encoded, until a commit takes them |
 | `commits` | exactly-once commits, of a sink's batches and of progress with its rows |
 | `delivery` | delayed and timer messages that are due |
-| `requeue` | chosen rows put again, each once, with a ledger |
+| `requeue` | chosen rows requeued, each once, with a ledger |
 | `tables` | RocketMQ's JSON: topics, offsets of groups |
 | `maintenance` | verify and repair, dump a file, previews of a recovery and of a clean-up |
 | `rebuild` | queues and index from the log alone, on any engine |

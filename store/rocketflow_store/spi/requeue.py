@@ -1,4 +1,4 @@
-"""Requeues by hand: chosen rows put again, each once, with a ledger."""
+"""Manual requeues: chosen rows requeued, each once, with a ledger."""
 
 from __future__ import annotations
 

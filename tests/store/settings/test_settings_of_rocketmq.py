@@ -50,7 +50,7 @@ _SETTER: Final = re.compile(r"void set(\w+)\((boolean|int|long|float|double|java
 
 
 def keys_of(version: str) -> dict[str, set[str]]:
-    """Types of the values by key: every public setter with one argument that `properties2Object` can call."""
+    """Return the value types by key, from every public setter with one argument that `properties2Object` can call."""
     javap = shutil.which("javap")
     if javap is None:
         pytest.skip("no javap: RocketMQ's setters cannot be read")
@@ -160,9 +160,9 @@ def test_keys_without_effect_are_named_once_at_the_open(tmp_path: Path, caplog: 
             store.put_message(Message("t", b"b"))
         with StoreReader(tmp_path / "s", config) as reader:
             assert reader.config.without_effect == config.without_effect
-    told = [one for one in caplog.records if getattr(one, "rf_code", "") == "RF-CONFIG"]
-    assert len(told) == 1
-    assert "brokerId, namesrvAddr, timerRocksDBEnable" in told[0].getMessage()
+    warnings = [one for one in caplog.records if getattr(one, "rf_code", "") == "RF-CONFIG"]
+    assert len(warnings) == 1
+    assert "brokerId, namesrvAddr, timerRocksDBEnable" in warnings[0].getMessage()
 
 
 def test_numbers_keep_java_spelling() -> None:
