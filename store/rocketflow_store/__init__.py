@@ -1,7 +1,7 @@
 """RocketMQ's store in Python: append, read, recover, without a broker and without Spark.
 
-This is the users' door: stores, messages, settings, and every error they can catch. What is built on the store uses
-`rocketflow_store.spi` besides. Everything else may move from one release to the next.
+This is the users' door: stores, messages, settings, and every error that a user can catch. Code that builds on the
+store also uses `rocketflow_store.spi`. All other modules may change from one release to the next.
 
     with MessageStore.open(path) as store:
         store.put_message(Message(topic="orders", body=b"...", tags="paid", keys=["o-1"])).raise_for_status()

@@ -1,4 +1,4 @@
-"""The tests' door: what a test may see and do of an open store besides its public methods."""
+"""The tests' door: access to parts of an open store beyond its public methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Probe:
-    """Look into an open store, and run one round of what its threads do."""
+    """Access to the internals of an open store, and single rounds of its service threads."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -31,12 +31,12 @@ class Probe:
 
     @property
     def commit_log(self) -> CommitLog:
-        """The CommitLog, for tests that put another function in the place of one of its own."""
+        """The CommitLog, for tests that replace one of its methods."""
         return self._store._parts.writer.commit_log
 
     @property
     def group_flush(self) -> GroupFlush:
-        """The shared sync of the log, likewise."""
+        """The group flush of the log, for tests that replace one of its methods."""
         return self._store._parts.writer.flush
 
     @property
@@ -46,7 +46,7 @@ class Probe:
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is durable."""
+        """Physical offset below which the log is durable."""
         return self._store._parts.writer.commit_log.flushed_offset
 
     @property
@@ -56,22 +56,22 @@ class Probe:
 
     @property
     def log_buffers(self) -> BufferedFiles | None:
-        """What appends go through with a TransientStorePool."""
+        """Buffers of the TransientStorePool, or None without a pool."""
         return self._store._parts.writer.buffered
 
     def fence(self, error: StoreFencedError) -> None:
-        """Fence the store."""
+        """Fence the store with `error`."""
         self._store._parts.writer.fence.close(error)
 
     def release_directory(self) -> None:
-        """Let the directory's lock go, as a killed process does."""
+        """Release the lock of the directory, like the exit of a killed process."""
         self._store._life._lock.release()
 
     # -- puts
 
     @property
     def put_lock(self) -> PutLock:
-        """The lock that is held by who appends."""
+        """The lock that a put holds while it appends."""
         return self._store._writing.puts.lock
 
     def refuse_puts(self) -> None:
@@ -80,13 +80,13 @@ class Probe:
 
     @property
     def waiting_puts(self) -> tuple[int, int]:
-        """Messages of asynchronous puts that wait, and the bytes of their bodies."""
+        """(messages, body bytes) of the waiting asynchronous puts."""
         waiting = self._store._writing.later._waiting
         return waiting.count, waiting.bytes
 
     @property
     def has_put_to_sync(self) -> bool:
-        """Whether all asynchronous puts are appended, and some wait for their sync."""
+        """True if all asynchronous puts are appended and at least one waits for its sync."""
         later = self._store._writing.later
         return bool(later._to_sync) and not later._waiting.has_untaken
 
@@ -94,11 +94,11 @@ class Probe:
 
     @property
     def puts_wake_flushing(self) -> bool:
-        """Whether the flush threads are told of puts that nobody waits for."""
+        """True if puts without a waiting caller wake the flush threads."""
         return self._store._life._flushing.wakes
 
     def silence_puts(self) -> None:
-        """Tell the flush threads of no put any more."""
+        """Stop waking the flush threads after puts."""
         self._store._writing.puts._acknowledgement.on_append = None
 
     def flush_log(self) -> None:
@@ -110,35 +110,35 @@ class Probe:
         self._store._life._flushing.queues_step()
 
     def commit_buffers(self) -> None:
-        """Run one round of the thread that commits a store pool's buffers."""
+        """Run one round of the thread that commits the buffers of the TransientStorePool."""
         self._store._life._flushing.commit_step()
 
     def stop_flushing(self) -> None:
         """End the flush threads."""
         self._store._life._flushing.stop()
 
-    # -- files that are made before they are needed
+    # -- preallocated files
 
     def wait_for_preallocation(self) -> None:
-        """Wait until every log file that was asked for is made."""
+        """Wait until every requested log file is allocated."""
         self._store._parts.allocator.wait_until_idle()
 
     def allocate_on_demand_only(self) -> None:
-        """Make no log file before it is needed."""
+        """Disable preallocation of log files."""
         self._store._parts.allocator.want = lambda *_: None  # type: ignore[method-assign]
 
     def set_preallocation_wait(self, seconds: float) -> None:
-        """Let appends wait so long for a file that is being made."""
+        """Set how long an append waits for a file that is being allocated."""
         self._store._parts.allocator._wait_s = seconds
 
     @property
     def preallocated_offsets(self) -> list[int]:
-        """Where the files begin that are made and not used yet."""
+        """Start offsets of the preallocated files that are not used yet."""
         return self._store._parts.allocator.ready
 
     @property
     def allocations(self) -> tuple[int, int]:
-        """How many log files were made before they were needed, and when they were."""
+        """(log files that were preallocated, log files that were allocated on demand)."""
         return self._store._parts.allocator.made_ahead, self._store._parts.allocator.made_late
 
     @property
@@ -149,27 +149,27 @@ class Probe:
     # -- retention
 
     def clean(self, *arguments: Any, **options: Any) -> Any:
-        """Run one round of retention; return what was deleted."""
+        """Run one round of retention and return its result."""
         return self._store._rounds.service.step(*arguments, **options)
 
     @property
     def clean_lock(self) -> threading.Lock:
-        """The lock that is held while retention works."""
+        """The lock that retention holds during a round."""
         return self._store._rounds.lock
 
     def look_at_disk(self) -> None:
-        """Ask again how much of each disk is used."""
+        """Check the disk usage again."""
         self._store._rounds.service.look_at_disk()
 
     @property
     def disk_full(self) -> bool:
-        """Whether puts are refused because of the disk."""
+        """True if puts are refused because the disk is full."""
         return self._store._rounds.service.disk_full
 
     def use_disk_figures(self, used_percent: Callable[[Path], int]) -> None:
-        """Take what this function says of a directory for how much of its disk is used."""
+        """Replace the function that returns the used percentage of a directory's disk."""
         self._store._rounds.service.disk_used_percent = used_percent
 
     def set_retention(self, config: StoreConfig) -> None:
-        """Let retention go by other settings."""
+        """Replace the settings of retention."""
         self._store._rounds.service._config = config

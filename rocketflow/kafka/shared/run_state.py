@@ -138,7 +138,7 @@ class BridgeSummary:
 
 def warn_of_loss(store: str, where: str, go_on: int, lost: int) -> None:
     """Messages that are gone, and that the bridge was told to go on without: counted among the store's events."""
-    events.tell(events.DATA_LOSS, store, where, where, offset=go_on, count=lost, quietly=True)
+    events.report(events.DATA_LOSS, store, where, where, offset=go_on, count=lost, quietly=True)
     warn(f"{events.DATA_LOSS} {where}; going on at {go_on}, without {lost} messages at least")
 
 

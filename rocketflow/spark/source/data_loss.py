@@ -90,7 +90,7 @@ class LossCounter:
                 self.seen.add(mark)
                 self.events += 1
                 self.messages += loss.messages
-                events.tell(
+                events.report(
                     events.DATA_LOSS,
                     loss.key.store,
                     loss.key,

@@ -227,7 +227,7 @@ class PutPath:
             return self._refuse_all(requests, PutMessageStatus.CREATE_MAPPED_FILE_FAILED, str(error))
         except (StoreFencedError, StoreFullError, StoreAccessError, MemoryError) as error:
             why = str(error) or "out of memory"
-            events.tell(events.REFUSED, self._path, "put", why, quietly=self._refusing)
+            events.report(events.REFUSED, self._path, "put", why, quietly=self._refusing)
             self._refusing = True
             return self._refuse_all(requests, PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
         finally:

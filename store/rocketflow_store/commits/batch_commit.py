@@ -179,7 +179,7 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
             replayed = _replayed(batch, last, replay_mismatch)
         if replayed is not None:
             why = f"sink {batch.sink_id}: batch {batch.batch_id} is in the log already"
-            events.tell(events.REPLAYED, store.path, COMMIT_TOPIC, why, offset=last.begin_offset, count=batch.rows)
+            events.report(events.REPLAYED, store.path, COMMIT_TOPIC, why, offset=last.begin_offset, count=batch.rows)
             sweep(store.paths.staging, batch.sink_id, batch.batch_id)
             return replayed
     else:
@@ -249,7 +249,7 @@ def _telling(store: Path) -> Iterator[None]:
     try:
         yield
     except SinkCommitError as error:
-        events.tell(events.SUPERSEDED, store, COMMIT_TOPIC, str(error))
+        events.report(events.SUPERSEDED, store, COMMIT_TOPIC, str(error))
         raise
 
 

@@ -82,7 +82,7 @@ def _check_unmoved(store: CommitTarget, batch: ProgressBatch) -> None:
     seen, now = _named(batch.after), _named(last_commit(store, batch.sink_id))
     if seen != now:
         why = f"{batch.sink_id}: planned from {seen}, but the last commit is {now}; plan again from there"
-        events.tell(events.SUPERSEDED, store.path, COMMIT_TOPIC, why)
+        events.report(events.SUPERSEDED, store.path, COMMIT_TOPIC, why)
         raise ProgressMovedError(why)
 
 

@@ -78,6 +78,6 @@ def report_held(path: Path, fence: Fence, dispatch: ConfirmedDispatch) -> Callab
 
     def report(service: str, error: Exception) -> None:
         if fence.error is None and dispatch.failure is None:
-            events.tell(events.SERVICE_HELD, path, service, str(error) or repr(error))
+            events.report(events.SERVICE_HELD, path, service, str(error) or repr(error))
 
     return report

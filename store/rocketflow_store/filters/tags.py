@@ -27,7 +27,11 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
-        """None, an empty string and `*` match everything; InvalidFilterError for an expression without a tag."""
+        """Return the filter of an expression; None, an empty string and `*` match every message.
+
+        Raises:
+            InvalidFilterError: the expression names no tag.
+        """
         if expression is None or expression.strip() in ("", "*"):
             return cls((), frozenset())
         tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
@@ -40,22 +44,22 @@ class TagFilter:
         return not self.tags
 
     def matches_code(self, tags_code: int) -> bool:
-        """Whether a unit with this tags code may hold one of the tags (its low 32 bits count)."""
+        """Return True if a unit with this tags code may have one of the tags; only its low 32 bits count."""
         low = tags_code & 0xFFFFFFFF
         return self.matches_all or (low - (1 << 32) if low >> 31 else low) in self.codes
 
     def mask_codes(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """`matches_code` of a column."""
+        """Return `matches_code` of each of `tags_codes`, bool[n]."""
         if self.matches_all:
             return np.ones(len(tags_codes), bool)
         return np.isin(tags_codes.astype(np.int32), np.array(sorted(self.codes), np.int32))
 
     def matches_tag(self, tag: str | None) -> bool:
-        """Whether a message with this TAGS property matches."""
+        """Return True if a message with this TAGS property matches."""
         return self.matches_all or tag in self.tags
 
     def mask_tags(self, column: pa.Array) -> npt.NDArray[np.bool_]:
-        """`matches_tag` of a string column (null: no tag)."""
+        """Return `matches_tag` of each value of a string column, bool[n]; null means no tag."""
         if self.matches_all:
             return np.ones(len(column), bool)
         import pyarrow.compute as pc

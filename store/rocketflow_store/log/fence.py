@@ -31,7 +31,7 @@ class Fence:
         """Fence the store, unless it is fenced already."""
         if self.error is None:
             self.error = error
-            events.tell(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
+            events.report(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 
     def close_for(self, why: str) -> None:
         """Fence the store: see `close`."""

@@ -65,7 +65,7 @@ class SkipFaults(ReadFaults):
     ) -> None:
         """Log one event for all of `rows`, and count and report each of them."""
         count = sum(one.count for one in rows)
-        events.tell(events.SKIPPED, store, place, why, offset=offset, count=count)
+        events.report(events.SKIPPED, store, place, why, offset=offset, count=count)
         self.count += count
         if self._report is not None:
             for one in rows:

@@ -33,7 +33,7 @@ class TimeSearch:
             paths = self._queues.paths
             why = f"passed over: what was stored by {timestamp_ms} ms cannot be read; see store verify"
             directory = paths.consume_queue / topic / str(queue_id)
-            events.tell(events.SKIPPED, paths.root, directory, why, offset=start, count=stop - start)
+            events.report(events.SKIPPED, paths.root, directory, why, offset=start, count=stop - start)
         return found.offset
 
     def search(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:

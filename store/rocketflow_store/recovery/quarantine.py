@@ -79,7 +79,7 @@ class Quarantine:
             return
         self._make(self._directory)
         os_files.write_atomically(report, known + line)
-        events.tell(code, self._root, file, why, offset=offset, count=length)
+        events.report(code, self._root, file, why, offset=offset, count=length)
 
     def _free(self, name: str, data: bytes | pa.Buffer) -> Path:
         path, number = self._directory / name, 0

@@ -180,7 +180,7 @@ class Recovery:
         if confirmed is not None:
             why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
             count = confirmed.confirm_offset - end
-            events.tell(events.LOST, paths.root, paths.commit_log, why, offset=end, count=count)
+            events.report(events.LOST, paths.root, paths.commit_log, why, offset=end, count=count)
 
     def dispatch(self) -> None:
         """Dispatch every valid record that was walked; copy damage to the quarantine and fill its slots."""

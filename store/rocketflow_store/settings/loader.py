@@ -1,14 +1,13 @@
-"""Settings of a store as an entry point is given them: the one loader of all.
+"""The loader of a store's settings, used by every entry point.
 
 Each key has one value. Later sources win over earlier ones:
 
     RocketMQ's default < broker.conf (`--config FILE`, option `config`) < environment (ROCKETFLOW_<key>) < command line
 
-The command line (and Spark, Kafka or job options) names a setting by an option of its own where it has one. Keys and
-values are RocketMQ's, of 4.9 to 5.5.1, and mean what they mean there: numbers that RocketMQ moves into a range are
-moved here too. `rocketflow.<key>` are the settings of RocketFlow alone (`rocketflow.directIO`), in the environment
-ROCKETFLOW_<key>. A key that no store uses is accepted and named by a warning; one that RocketMQ does not know is an
-error that names the nearest known one.
+Some settings have an option on the command line (and in Spark, Kafka or jobs). Keys and values are those of RocketMQ
+4.9 to 5.5.1 with the same meaning: numbers that RocketMQ moves into a range are moved here too. `rocketflow.<key>` are
+RocketFlow's settings (`rocketflow.directIO`), in the environment ROCKETFLOW_<key>. A key that no store uses is accepted
+and named by a warning; a key that RocketMQ does not know is an error that names the nearest known key.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _PATH_FIELDS: Final = (
     "store_path_index",
 )
 _RELATED_KEYS: Final = frozenset({"storePathRootDir", "brokerIP1", "listenPort"})
-"""Keys that are no setting of a store, and have a part in one."""
+"""Keys that are not settings of a store, but contribute to one."""
 _PRECISIONS_MS: Final = (100, 200, 500, 1_000)
 _WHEEL_SLOTS: Final = 7 * 86_400
 _BLANK_SLOTS: Final = 60
@@ -45,11 +44,13 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the values by key: those of `options` (None is not given), `environ` (default os.environ), `file`.
+    """Return the values by key from `file`, `environ` (default os.environ) and `options`; later sources win.
+
+    Options that are None count as not given.
 
     Raises:
         StoreAccessError: The file cannot be read.
-        StoreConfigError: A key is unknown, or a value cannot be one of its key.
+        StoreConfigError: A key is unknown, or a value does not fit its key.
     """
     values = {} if file is None else load_broker_conf(Path(file))
     values |= environment_settings(os.environ if environ is None else environ)
@@ -77,7 +78,7 @@ def warn_once(keys: tuple[str, ...], path: Path) -> None:
     if keys and (path, keys) not in _warned:
         _warned.add((path, keys))
         why = f"settings without effect in RocketFlow: {', '.join(keys)}"
-        events.tell(events.NO_EFFECT, path, path, why, count=len(keys))
+        events.report(events.NO_EFFECT, path, path, why, count=len(keys))
 
 
 def fields_of(values: Mapping[str, Any]) -> dict[str, Any]:

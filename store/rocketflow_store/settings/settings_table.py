@@ -18,7 +18,7 @@ from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.status import FlushDiskType
 
 OWN_PREFIX: Final = "rocketflow."
-"""Begins the keys of RocketFlow alone."""
+"""Prefix of RocketFlow's keys."""
 _INT_MAX: Final = (1 << 31) - 1
 _TIMER_LOG_FILE: Final = 52 + 16
 """The smallest file of a timer log: one record and the blank after the last."""
@@ -26,7 +26,7 @@ _DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 
 class Effect(Enum):
-    """When a value takes effect."""
+    """Time at which a value takes effect."""
 
     OPEN = "at the next open"
     FILES = "with the first file of its kind: files that exist keep their size"
@@ -37,9 +37,9 @@ class Effect(Enum):
 class Setting:
     """One setting: `field` of StoreConfig, what it is `about`, RocketMQ's `key` (or RocketFlow's own), its values.
 
-    `since` is the oldest of the releases 4.9.7, 5.1.4, 5.3.3, 5.4.0, 5.5.0, 5.5.1 whose broker takes the key from its
-    file; None where none does. `bounds` are the lowest and the highest value; outside of them a number is moved to the
-    nearest one, as RocketMQ moves it, but sizes of files are refused: a broker does not start with them.
+    `since` is the oldest of the releases 4.9.7, 5.1.4, 5.3.3, 5.4.0, 5.5.0, 5.5.1 whose broker reads the key from its
+    file, or None if no broker does. `bounds` are the lowest and the highest value. A number outside them is moved to
+    the nearest bound, as RocketMQ does, but a file size outside them is refused: a broker does not start with it.
     """
 
     field: str

@@ -107,7 +107,7 @@ class StoreConfig:
     clean_file_forcibly_enable: bool = default_of("clean_file_forcibly_enable")
     clock: Clock = field(default_factory=SystemClock)
     without_effect: tuple[str, ...] = field(default=(), compare=False)
-    """RocketMQ's keys that were given and change nothing here; the open warns of them once."""
+    """RocketMQ's keys that were given and have no effect here; the open logs one warning for them."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -173,7 +173,7 @@ class StoreConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **overrides: Any) -> StoreConfig:
-        """Return settings from RocketMQ's camelCase keys; `without_effect` names the keys that no store uses."""
+        """Return the settings of RocketMQ's camelCase keys; keys that no store uses go to `without_effect`."""
         return cls(**{**fields_of(values), "without_effect": without_effect(values), **overrides})
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Kernels on Arrow arrays that cost no Python call a row."""
+"""Kernels on Arrow arrays, without a Python call per row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly-once commits: a sink's batches, and progress that moves together with the rows it is about."""
+"""Exactly-once commits: a sink's batches, and progress that is committed together with its rows."""
 
 from __future__ import annotations
 

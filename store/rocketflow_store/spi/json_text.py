@@ -1,4 +1,4 @@
-"""JSON from outside, read with limits."""
+"""JSON from outside the store, parsed with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names: topics, groups, properties, message ids, and what may be one."""
+"""Names of topics, groups, properties and message ids, and their checks."""
 
 from __future__ import annotations
 

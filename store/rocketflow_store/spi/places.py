@@ -1,4 +1,4 @@
-"""Directories: what may be a store, and who writes to it."""
+"""Directories: checks whether one may be a store, and the process that writes to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads beyond a reader's own methods: figures of queues, exports, inner messages."""
+"""Reads beyond the methods of a StoreReader: figures of queues, exports, inner messages."""
 
 from __future__ import annotations
 

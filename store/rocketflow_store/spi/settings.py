@@ -1,4 +1,4 @@
-"""Settings of the environment and of broker.conf, and the clock they come with."""
+"""Settings of the environment and of broker.conf, and the store's clock."""
 
 from __future__ import annotations
 

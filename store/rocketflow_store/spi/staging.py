@@ -1,4 +1,4 @@
-"""Staged parts: rows that tasks encoded, until a commit puts them into the log."""
+"""Staged parts: rows that tasks encoded and that no commit has appended to the log yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a store for writing beside others that do so."""
+"""Opening a store for writing while other processes do so too."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Events with stable codes, and counters."""
+"""Events with stable codes, and the counters of a store."""

@@ -1,4 +1,4 @@
-"""Events that an operator has to know of, each with a stable code, a log line and a count.
+"""Events for operators, each with a stable code, a log line and a count.
 
 The line goes to the logger `rocketflow_store` as `CODE PLACE offset N count N: why`; the record has the attribute
 `rf_code`. Counts are kept for each store that this process works on; `MessageStore.statistics()` has them as `events`.
@@ -31,7 +31,7 @@ SKIPPED: Final = "RF-SKIP"
 
 
 class Event(NamedTuple):
-    """What a code means: what happened, why it may have, and what to do."""
+    """The meaning of a code: what happened, the likely cause, and what to do."""
 
     code: str
     about: str
@@ -60,73 +60,73 @@ EVENTS: Final = (
     ),
     Event(
         HEALED,
-        "Derived files were rebuilt from the log, or a small file from its copy.",
+        "Derived files were rebuilt from the log, or a small file was restored from its copy.",
         "Queues, index, checkpoint or a JSON file were damaged or missing.",
         "Nothing. Find out who removed or damaged the file.",
     ),
     Event(
         CLAMPED,
         "A stored consumer offset was moved back to the end of its queue.",
-        "The queue is shorter than it was: messages were lost, or the offset file is of another store.",
+        "The queue is shorter than before: messages were lost, or the offset file belongs to another store.",
         "Check for RF-LOST; else restore config/consumerOffset.json.",
     ),
     Event(
         SET_ASIDE,
         "A file or directory was moved to quarantine/.",
-        "It does not belong where it was: another size, another name, a directory in place of a file.",
-        "Look at it in quarantine/ and delete it, or put the right one back.",
+        "It has a wrong size or name, or it is a directory in place of a file.",
+        "Inspect it in quarantine/ and delete it, or restore the right file.",
     ),
     Event(
         FENCED,
         "The store is fenced: puts are refused until it is opened again.",
-        "A sync failed, so nothing more can be promised.",
-        "Check the disk, stop the writer, and open the store again; recovery decides what is durable.",
+        "A sync failed, so the store cannot guarantee durability any more.",
+        "Check the disk, stop the writer, and open the store again; recovery finds which records are durable.",
     ),
     Event(
         DELAY_HELD,
-        "Due delayed messages cannot be delivered now; delivery is tried again.",
+        "Due delayed messages cannot be delivered now; delivery is retried.",
         "No space, or a failed sync.",
-        "Make room or look at the other events; if the store is fenced, open it again.",
+        "Free disk space or see the other events; if the store is fenced, open it again.",
     ),
     Event(
         HELD_UP,
-        "Stored messages cannot be dispatched to queues and index; puts are refused until they can.",
+        "Stored messages cannot be dispatched to queues and index; puts are refused until dispatch succeeds.",
         "No space or no memory for a queue or index file.",
-        "Make room; dispatch then goes on without a restart.",
+        "Free disk space or memory; dispatch then continues without a restart.",
     ),
     Event(
         SERVICE_HELD,
-        "A thread of the store (retention, flush of the queues) cannot do its work and tries again.",
-        "The reason is in the line; it is logged again when it changes.",
-        "Remove the reason.",
+        "A service thread of the store (retention, flush of the queues) failed and retries.",
+        "The log line names the reason; a changed reason is logged again.",
+        "Remove the cause that the log line names.",
     ),
     Event(
         REFUSED,
-        "Puts are refused. Every refusal is counted, the first of a series is logged.",
-        "No space, no memory, or a disk that does not write.",
-        "Make room, or raise the limit that the line names.",
+        "Puts are refused. Every refusal is counted; the first of a series is logged.",
+        "No space, no memory, or a disk that cannot be written.",
+        "Free disk space, or raise the limit that the log line names.",
     ),
     Event(
         REPLAYED,
-        "A committed batch of a sink came again; nothing was written.",
+        "A committed batch of a sink was replayed; nothing was written.",
         "Spark repeated a batch after a restart.",
-        "Nothing: this is how each batch is stored once.",
+        "Nothing: each batch is stored exactly once.",
     ),
     Event(
         SUPERSEDED,
         "A commit of a sink was refused.",
-        "Its run is not the newest, or the batch id was committed with other rows.",
+        "Its run is not the newest, or its batch id was committed with other rows.",
         "Stop the older query; if a query is not deterministic, see the sink option replayMismatch.",
     ),
     Event(
         DATA_LOSS,
-        "A query goes on without messages that are gone.",
-        "Retention or damage took messages before the query read them, and failOnDataLoss is false.",
-        "Raise fileReservedTime, or let the query keep up.",
+        "A query continues without messages that no longer exist.",
+        "Retention deleted messages, or damage destroyed them, before the query read them; failOnDataLoss is false.",
+        "Raise fileReservedTime, or make the query read faster.",
     ),
     Event(
         NO_EFFECT,
-        "Settings were given that change nothing.",
+        "Settings without effect were given.",
         "Keys of RocketMQ that only a broker uses, or misspelled keys.",
         "Remove them, or correct the spelling.",
     ),
@@ -134,17 +134,17 @@ EVENTS: Final = (
         SKIPPED,
         "A read skipped messages that it could not return.",
         "Damaged or missing records or units, and the caller asked to skip them.",
-        "Run `rocketflow store verify PATH`; `--repair` rebuilds what the log still has.",
+        "Run `rocketflow store verify PATH`; `--repair` rebuilds the units of all records that the log still has.",
     ),
 )
-"""Every code; a code is never given another meaning."""
+"""Every code; the meaning of a code never changes."""
 
 _LOGGER: Final = logging.getLogger("rocketflow_store")
 _lock = threading.Lock()
 _counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
 
-def tell(
+def report(
     code: str,
     store: str | os.PathLike[str],
     place: object,
@@ -154,7 +154,10 @@ def tell(
     count: int = 1,
     quietly: bool = False,
 ) -> None:
-    """Log and count an event at `offset` of `place`, a file or a queue of `store`; `count` is of what `why` says."""
+    """Log and count an event at `offset` of `place`, a file or queue of `store`; `why` says what `count` counts.
+
+    With `quietly` the event is only counted.
+    """
     with _lock:
         _counts[os.fspath(store)][code] += 1
     if not quietly:
@@ -163,6 +166,6 @@ def tell(
 
 
 def counts(store: str | os.PathLike[str]) -> dict[str, int]:
-    """How often each code was told for a store since this process began, by code."""
+    """Return how often each event of a store was reported since this process started, by code."""
     with _lock:
         return dict(sorted(_counts[os.fspath(store)].items()))

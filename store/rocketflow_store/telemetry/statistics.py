@@ -1,7 +1,7 @@
-"""What a writing store counts: RocketMQ's StoreStatsService, as data.
+"""Counters of a store that is open for writing: RocketMQ's StoreStatsService as data.
 
-On the way of a put nothing is locked for it: messages and bytes are counted under the put lock that is held anyway,
-and a put below a millisecond, the usual one, is not looked at again: how many there were is what the other times leave.
+The write path takes no extra lock for them: messages and bytes are counted under the put lock. Puts below one
+millisecond, the usual ones, are not timed into buckets: their count is the total less the counts of the other buckets.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PUT_TIME_BUCKETS: Final = (
     "[5~10s]",
     "[10s~]",
 )
-"""RocketMQ's names of the times of `putMessageDistributeTime`."""
+"""RocketMQ's names of the buckets of `putMessageDistributeTime`."""
 _BUCKET_FROM_MS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 SLOW_PUT_NS: Final = 1_000_000
-"""Puts that take at least so long are told to `slow_put`."""
+"""Callers report puts that take at least this long to `slow_put`."""
 TPS_WINDOWS_S: Final = (10, 60, 600)
 _SAMPLE_MS: Final = 1000
 _SAMPLES: Final = TPS_WINDOWS_S[-1] + 1
@@ -56,9 +56,9 @@ class StoreStatistics:
     def __init__(self, boot_timestamp_ms: int) -> None:
         self.boot_timestamp_ms = boot_timestamp_ms
         self.put_times = 0
-        """Messages in the log; raised under the put lock."""
+        """Messages appended to the log; changed under the put lock."""
         self.lock_began_ms = 0
-        """Since when a single put holds the put lock, 0 while none does."""
+        """Time at which the current put took the put lock, in ms, or 0 if none holds it."""
         self._lock = threading.Lock()
         self._slow = [0] * len(PUT_TIME_BUCKETS)
         self._put_time_max_ns = 0
@@ -71,24 +71,24 @@ class StoreStatistics:
     # -- counting
 
     def slow_put(self, elapsed_ns: int, messages: int) -> None:
-        """A put of so many messages took at least `SLOW_PUT_NS`."""
+        """Count a put of `messages` messages that took at least `SLOW_PUT_NS`."""
         bucket = bisect_right(_BUCKET_FROM_MS, elapsed_ns // 1_000_000)
         with self._lock:
             self._slow[bucket] += messages
             self._put_time_max_ns = max(self._put_time_max_ns, elapsed_ns)
 
     def refused(self, status: PutMessageStatus, messages: int = 1) -> None:
-        """Messages that were not stored, and why."""
+        """Count messages that were not stored, by the status of the put."""
         with self._lock:
             self._refused[status.name] += messages
 
     def late(self, results: list[PutMessageResult]) -> None:
-        """Messages that may be stored, but were not synced in time."""
+        """Count messages that were appended but not synced in time."""
         with self._lock:
             self._late += sum(result.physical_offset >= 0 for result in results)
 
     def got(self, messages: int, elapsed_ns: int) -> None:
-        """Count a get that was answered with so many messages."""
+        """Count a get that returned `messages` messages."""
         with self._lock:
             if messages:
                 self._found += 1
@@ -98,23 +98,23 @@ class StoreStatistics:
             self._get_time_max_ns = max(self._get_time_max_ns, elapsed_ns)
 
     def sample(self, now_ms: int) -> None:
-        """Take the counts for the rates; does nothing before a second passed since the last time."""
+        """Take a sample of the counts for the rates, unless the last sample is less than a second old."""
         if self._samples and 0 <= now_ms - self._samples[-1].at_ms < _SAMPLE_MS:
             return
         with self._lock:
             self._samples.append(_Sample(now_ms, self.put_times, self._found, self._miss, self._transferred))
 
-    # -- telling
+    # -- results
 
     def page_cache_busy(self, now_ms: int, timeout_ms: int) -> bool:
-        """Whether a put holds the put lock for longer than `timeout_ms`: the disk cannot take more."""
+        """Return True if a put has held the put lock for more than `timeout_ms` (RocketMQ's isOSPageCacheBusy)."""
         began_ms = self.lock_began_ms
         return began_ms > 0 and now_ms - began_ms > timeout_ms
 
     def as_dict(self, now_ms: int, put_bytes: int = 0) -> dict[str, Any]:
-        """What was counted, and `put_bytes`, by which the log grew meanwhile; under RocketMQ's `getRuntimeInfo` names.
+        """Return the counts under RocketMQ's `getRuntimeInfo` names; `put_bytes` is the growth of the log meanwhile.
 
-        Rates are a second, over 10, 60 and 600 s, None where it is too early to tell.
+        Rates are per second, over 10, 60 and 600 s, and None for a window with too few samples.
         """
         with self._lock:
             refused, slow, late = dict(self._refused), list(self._slow), self._late
@@ -152,7 +152,7 @@ class StoreStatistics:
 
 
 def _rates(samples: list[_Sample], name: str) -> list[float | None]:
-    """A rate for each window, once there are samples for it."""
+    """Return the rate per second for each window of `TPS_WINDOWS_S`, None for a window with too few samples."""
     rates: list[float | None] = []
     for seconds in TPS_WINDOWS_S:
         if len(samples) <= seconds:
@@ -165,14 +165,14 @@ def _rates(samples: list[_Sample], name: str) -> list[float | None]:
 
 
 def _percentile(counts: list[int], share: float) -> str:
-    """The name of the time within which `share` of the puts were done."""
+    """Return the name of the bucket within which `share` of the puts were complete."""
     total = sum(counts)
     reached = bisect_right([count >= share * total for count in accumulate(counts)], False)
     return PUT_TIME_BUCKETS[min(reached, len(PUT_TIME_BUCKETS) - 1)]
 
 
 def runtime_info(statistics: dict[str, Any]) -> dict[str, str]:
-    """`MessageStore.statistics` in the texts of RocketMQ's `getRuntimeInfo`."""
+    """Format `MessageStore.statistics` as the texts of RocketMQ's `getRuntimeInfo`."""
     info: dict[str, str] = {}
     for name, value in statistics.items():
         if name == "putMessageDistributeTime":

@@ -126,7 +126,7 @@ def _check(expression: str, rows: list[dict[str, str | None]]) -> None:
 @given(_expressions(), ROWS)
 @example("(TRUE = a) OR (b = 5)", [{"a": "true", "b": "5", "c": None}])
 @example("(-(a = TRUE) < 5)", [{"a": None, "b": None, "c": None}])
-def test_columns_and_rows_agree(expression: str, rows: list[dict[str, str | None]]) -> None:
+def test_mask_equals_matches_of_every_row(expression: str, rows: list[dict[str, str | None]]) -> None:
     try:
         compile_filter(expression)
     except InvalidFilterError:
@@ -137,7 +137,7 @@ def test_columns_and_rows_agree(expression: str, rows: list[dict[str, str | None
 @pytest.mark.parametrize("literal", [literal for literal in LITERALS if literal != "NULL"])
 @pytest.mark.parametrize("shape", ["a {} {}", "{1} {0} a", "NOT (a {} {})", "(b = 5) = (a {} {})"])
 @pytest.mark.parametrize("operator", ["=", "<>", "<", ">="])
-def test_every_kind_of_text_against_every_literal(literal: str, shape: str, operator: str) -> None:
+def test_mask_equals_matches_for_every_text_and_literal(literal: str, shape: str, operator: str) -> None:
     expression = shape.format(operator, literal)
     try:
         compile_filter(expression)
@@ -149,13 +149,13 @@ def test_every_kind_of_text_against_every_literal(literal: str, shape: str, oper
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
-def test_properties_against_properties(operator: str) -> None:
+def test_mask_equals_matches_for_two_properties(operator: str) -> None:
     _check(f"a {operator} b", GRID)
     _check(f"NOT (a {operator} b)", GRID)
     _check(f"c {operator} a OR a {operator} a", GRID)
 
 
-def test_chunks_slices_and_other_string_types() -> None:
+def test_mask_accepts_chunks_slices_and_other_string_types() -> None:
     found = compile_filter("a > 5 AND a IN ('6', '8')")
     texts = ["5", "6", None, "7", "8", "x"]
     expected = [False, True, False, False, True, False]
@@ -167,7 +167,7 @@ def test_chunks_slices_and_other_string_types() -> None:
     assert found.mask({"a": pa.chunked_array([], pa.string())}).tolist() == []
 
 
-def test_columns_that_are_not_given_are_missing_everywhere() -> None:
+def test_mask_treats_column_not_given_as_missing_in_every_row() -> None:
     assert compile_filter("a IS NULL").mask({"b": pa.array(["1", "2"])}).tolist() == [True, True]
     assert compile_filter("TRUE").mask({}, 3).tolist() == [True] * 3
     with pytest.raises(ValueError, match="num_rows"):
@@ -176,13 +176,13 @@ def test_columns_that_are_not_given_are_missing_everywhere() -> None:
         compile_filter("a = b").mask({"a": pa.array(["1"]), "b": pa.array(["1", "2"])})
 
 
-def test_answers_are_booleans_of_their_own() -> None:
+def test_mask_returns_writable_booleans() -> None:
     found = compile_filter("a = 'x'").mask({"a": pa.array(["x", "y"])})
     assert found.dtype == np.bool_
     assert found.flags.writeable
 
 
-def test_no_pandas() -> None:
+def test_mask_does_not_import_pandas() -> None:
     code = (
         "import sys; from rocketflow_store.filters.sql92 import compile_filter as c;"
         "from rocketflow_store.filters.sql92.columnar import string_array as s;"

@@ -12,7 +12,7 @@ from rocketflow_store.model.java_compat import string_hash
 
 
 @pytest.mark.parametrize("expression", [None, "", "*", " * ", "   "])
-def test_everything(expression: str | None) -> None:
+def test_empty_expression_and_star_match_every_message(expression: str | None) -> None:
     found = TagFilter.parse(expression)
     assert found.matches_all
     assert found.matches_code(5)
@@ -32,19 +32,19 @@ def test_everything(expression: str | None) -> None:
         ("TagA|TagB", ("TagA|TagB",)),
     ],
 )
-def test_tags_are_split_trimmed_and_counted_once(expression: str, tags: tuple[str, ...]) -> None:
+def test_parse_splits_trims_and_deduplicates_tags(expression: str, tags: tuple[str, ...]) -> None:
     found = TagFilter.parse(expression)
     assert found.tags == tags
     assert found.codes == {string_hash(tag) for tag in tags}
 
 
 @pytest.mark.parametrize("expression", ["||", " || || "])
-def test_an_expression_without_a_tag_is_refused(expression: str) -> None:
+def test_expression_without_tag_raises_invalid_filter_error(expression: str) -> None:
     with pytest.raises(InvalidFilterError):
         TagFilter.parse(expression)
 
 
-def test_codes_are_javas_and_low_32_bits_count() -> None:
+def test_codes_are_java_hashes_and_match_by_low_32_bits() -> None:
     found = TagFilter.parse("TagA || polygenelubricants")
     assert found.codes == {2598919, -2147483648}
     for code, expected in [
@@ -58,7 +58,7 @@ def test_codes_are_javas_and_low_32_bits_count() -> None:
         assert found.mask_codes(np.array([code], np.int64)).tolist() == [expected]
 
 
-def test_a_colliding_tag_passes_by_code_but_not_by_name() -> None:
+def test_tag_with_colliding_hash_matches_by_code_but_not_by_name() -> None:
     found = TagFilter.parse("Aa")
     assert string_hash("Aa") == string_hash("BB")
     assert found.matches_code(string_hash("BB"))
@@ -74,7 +74,7 @@ _TAG = (
 
 
 @given(st.lists(_TAG, min_size=1, max_size=5), st.lists(st.none() | _TAG, max_size=5))
-def test_columns_and_single_values_agree(tags: list[str], others: list[str | None]) -> None:
+def test_masks_equal_matches_of_single_values(tags: list[str], others: list[str | None]) -> None:
     found = TagFilter.parse("||".join(tags))
     column = [*tags, *others]
     assert found.mask_tags(pa.array(column, pa.string())).tolist() == [found.matches_tag(tag) for tag in column]

@@ -28,7 +28,7 @@ def codes(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.rf_code for record in caplog.records if hasattr(record, "rf_code")]
 
 
-def test_a_fence_is_told_once_and_refusals_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fence_is_logged_once_and_refusals_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def of_the_log(call: Call) -> bool:
         return "/commitlog/" in str(call.path)
 
@@ -44,7 +44,9 @@ def test_a_fence_is_told_once_and_refusals_are_counted(tmp_path: Path, caplog: p
     assert line.startswith(f"RF-FENCE {tmp_path / 's' / 'commitlog'}")
 
 
-def test_what_cannot_be_dispatched_is_held_and_then_seen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_undispatched_message_refuses_puts_until_dispatch_succeeds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def of_a_queue(call: Call) -> bool:
         return "/consumequeue/" in str(call.path)
 
@@ -62,7 +64,7 @@ def test_what_cannot_be_dispatched_is_held_and_then_seen(tmp_path: Path, caplog:
     assert codes(caplog) == [events.HELD_UP, events.REFUSED]
 
 
-def test_retention_that_cannot_work_is_told_once(
+def test_failing_retention_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocketflow_store.engine.clean_rounds.FIRST_CLEAN_S", 0.01)
@@ -84,8 +86,8 @@ def test_retention_that_cannot_work_is_told_once(
     assert "consumequeue may not be changed" in caplog.text
 
 
-def test_text_of_clients_cannot_make_lines_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_event_text_with_newlines_stays_one_log_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "rocketflow_store"):
-        events.tell(events.SKIPPED, tmp_path, "place", "a\nRF-LOST b\x1b[0m", offset=3, count=2)
+        events.report(events.SKIPPED, tmp_path, "place", "a\nRF-LOST b\x1b[0m", offset=3, count=2)
     assert caplog.messages == ["RF-SKIP place offset 3 count 2: a\\nRF-LOST b\\x1b[0m"]
     assert events.counts(tmp_path) == {events.SKIPPED: 1}

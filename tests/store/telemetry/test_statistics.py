@@ -1,4 +1,4 @@
-"""What a store tells about itself."""
+"""Statistics of a store under RocketMQ's `getRuntimeInfo` names."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ def config(**changes: object) -> StoreConfig:
         (10**7, "[10s~]"),
     ],
 )  # fmt: skip
-def test_the_times_of_puts_are_those_of_rocketmq(elapsed_ms: int, bucket: str) -> None:
+def test_put_times_fall_into_buckets_of_rocketmq(elapsed_ms: int, bucket: str) -> None:
     statistics = StoreStatistics(START)
     statistics.put_times = 1
     if elapsed_ms:
         statistics.slow_put(elapsed_ms * MS + 999, 1)
-    told = statistics.as_dict(START)
-    assert told["putMessageDistributeTime"] == {name: int(name == bucket) for name in PUT_TIME_BUCKETS}
-    assert told["putLatency99"] == told["putLatency999"] == bucket
-    assert told["putMessageEntireTimeMax"] == elapsed_ms
+    figures = statistics.as_dict(START)
+    assert figures["putMessageDistributeTime"] == {name: int(name == bucket) for name in PUT_TIME_BUCKETS}
+    assert figures["putLatency99"] == figures["putLatency999"] == bucket
+    assert figures["putMessageEntireTimeMax"] == elapsed_ms
 
 
-def test_the_puts_that_were_not_slow_are_what_is_left() -> None:
+def test_fastest_bucket_counts_puts_that_were_not_slow() -> None:
     statistics = StoreStatistics(START)
     statistics.put_times = 1000
     statistics.slow_put(3 * MS, 8)
     statistics.slow_put(30 * MS, 1)
     statistics.refused(PutMessageStatus.MESSAGE_ILLEGAL, 5)
-    told = statistics.as_dict(START + 5)
-    spread = told["putMessageDistributeTime"]
+    figures = statistics.as_dict(START + 5)
+    spread = figures["putMessageDistributeTime"]
     assert (spread["[<=0ms]"], spread["[0~10ms]"], spread["[10~50ms]"]) == (996, 8, 1)
     assert sum(spread.values()) == 1005
-    assert (told["putLatency99"], told["putLatency999"]) == ("[<=0ms]", "[0~10ms]")
-    assert told["runtime"] == 5
+    assert (figures["putLatency99"], figures["putLatency999"]) == ("[<=0ms]", "[0~10ms]")
+    assert figures["runtime"] == 5
 
 
-def test_rates_over_10_60_and_600_seconds() -> None:
+def test_rates_cover_10_60_and_600_seconds() -> None:
     statistics = StoreStatistics(START)
     for second in range(700):
         statistics.put_times = 5 * second if second < 690 else 5 * 689 + 100 * (second - 689)
@@ -75,7 +75,7 @@ def test_rates_over_10_60_and_600_seconds() -> None:
     assert statistics.as_dict(START)["getTotalTps"] == [0.0, 0.0, 0.0]
 
 
-def test_what_a_store_counts(tmp_path: Path) -> None:
+def test_statistics_count_puts_gets_and_recovery_of_a_store(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         store.create_topic("t", 1)
         store.put_messages([Message("t", b"x" * 100, queue_id=0) for _ in range(5)])
@@ -83,20 +83,20 @@ def test_what_a_store_counts(tmp_path: Path) -> None:
         assert store.put_message(Message("no topic", b"x")).status is PutMessageStatus.MESSAGE_ILLEGAL
         store.get_message("t", 0, 0, 4)
         store.get_message("t", 0, 12)
-        told = store.statistics()
-        assert told["putMessageTimesTotal"] == 12
-        assert told["putMessageSizeTotal"] == store.max_phy_offset
-        assert told["putMessageAverageSize"] == store.max_phy_offset / 12
-        assert told["putMessageFailedTimes"] == 1
-        assert told["putMessageFailedByStatus"] == {"MESSAGE_ILLEGAL": 1}
-        assert sum(told["putMessageDistributeTime"].values()) == 13
-        assert (told["getMessageTimesTotalFound"], told["getMessageTimesTotalMiss"]) == (1, 1)
-        assert told["getMessageTransferredMsgCount"] == 4
-        assert (told["commitLogMinOffset"], told["commitLogMaxOffset"]) == (0, store.max_phy_offset)
-        assert told["dispatchBehindBytes"] == 0
-        assert 0 < told["commitLogDiskRatio"] <= 1
-        assert (told["diskFull"], told["fenced"], told["isOSPageCacheBusy"]) == (False, False, False)
-        assert told["bootTimestamp"] == START
+        figures = store.statistics()
+        assert figures["putMessageTimesTotal"] == 12
+        assert figures["putMessageSizeTotal"] == store.max_phy_offset
+        assert figures["putMessageAverageSize"] == store.max_phy_offset / 12
+        assert figures["putMessageFailedTimes"] == 1
+        assert figures["putMessageFailedByStatus"] == {"MESSAGE_ILLEGAL": 1}
+        assert sum(figures["putMessageDistributeTime"].values()) == 13
+        assert (figures["getMessageTimesTotalFound"], figures["getMessageTimesTotalMiss"]) == (1, 1)
+        assert figures["getMessageTransferredMsgCount"] == 4
+        assert (figures["commitLogMinOffset"], figures["commitLogMaxOffset"]) == (0, store.max_phy_offset)
+        assert figures["dispatchBehindBytes"] == 0
+        assert 0 < figures["commitLogDiskRatio"] <= 1
+        assert (figures["diskFull"], figures["fenced"], figures["isOSPageCacheBusy"]) == (False, False, False)
+        assert figures["bootTimestamp"] == START
         store.flush()
         assert store.statistics()["remainHowManyDataToFlush"] == 0
     (tmp_path / "s" / "abort").write_text("1")
@@ -107,7 +107,7 @@ def test_what_a_store_counts(tmp_path: Path) -> None:
         assert store.statistics()["putMessageTimesTotal"] == 0
 
 
-def test_a_put_that_does_not_come_back_lets_the_others_be_refused(
+def test_hanging_put_makes_other_puts_return_os_page_cache_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock(START)
@@ -131,9 +131,9 @@ def test_a_put_that_does_not_come_back_lets_the_others_be_refused(
         clock.set(START + 1000)
         assert not store.statistics()["isOSPageCacheBusy"]
         clock.set(START + 1001)
-        told = store.statistics()
-        assert told["isOSPageCacheBusy"]
-        assert told["pageCacheLockTimeMills"] == 1001
+        figures = store.statistics()
+        assert figures["isOSPageCacheBusy"]
+        assert figures["pageCacheLockTimeMills"] == 1001
         assert store.put_message(Message("t", b"x", queue_id=0)).status is PutMessageStatus.OS_PAGE_CACHE_BUSY
         leave.set()
         thread.join(60)
@@ -143,7 +143,7 @@ def test_a_put_that_does_not_come_back_lets_the_others_be_refused(
         assert store.statistics()["pageCacheLockTimeMills"] == 0
 
 
-def test_messages_that_were_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsynced_messages_count_as_flush_disk_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
         store.put_message(Message("t", b"x", queue_id=0))
 
@@ -153,13 +153,13 @@ def test_messages_that_were_not_synced(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(os_files, "sync_file", broken)
         assert store.put_message(Message("t", b"x", queue_id=0)).status is PutMessageStatus.FLUSH_DISK_TIMEOUT
         assert store.put_message(Message("t", b"x", queue_id=0)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        told = store.statistics()
-        assert told["putMessageFailedByStatus"] == {"FLUSH_DISK_TIMEOUT": 1, "SERVICE_NOT_AVAILABLE": 1}
-        assert told["fenced"]
-        assert told["dispatchBehindBytes"] > 0, "it was not confirmed, so nobody sees it"
+        figures = store.statistics()
+        assert figures["putMessageFailedByStatus"] == {"FLUSH_DISK_TIMEOUT": 1, "SERVICE_NOT_AVAILABLE": 1}
+        assert figures["fenced"]
+        assert figures["dispatchBehindBytes"] > 0, "readers do not see a message that is not confirmed"
 
 
-def test_in_the_texts_of_rocketmq(tmp_path: Path) -> None:
+def test_runtime_info_has_texts_of_rocketmq(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         store.put_message(Message("t", b"x", queue_id=0))
         info = runtime_info(store.statistics())

@@ -285,7 +285,7 @@ def tell_skipped(store: MessageStore, skipped: Iterable[Skipped]) -> None:
     for (place, why), some in groupby(told, lambda one: (one.place, one.why)):
         offsets = [one.queue_offset for one in some]
         text = f"delayed messages from queue offset {offsets[0]} on are not delivered: {why}"
-        events.tell(events.SKIPPED, store.path, place, text, offset=offsets[0], count=len(offsets))
+        events.report(events.SKIPPED, store.path, place, text, offset=offsets[0], count=len(offsets))
 
 
 def _together(found: Iterable[Redelivery], most_bytes: int) -> Iterator[list[Redelivery]]:

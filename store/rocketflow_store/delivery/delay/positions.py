@@ -129,7 +129,7 @@ def _believed(
         believed = evidence.search(level, start, shown[0])
     if believed < claim:
         why = f"delayOffset.json says {claim} of delay level {level}, the log shows no more than {believed} delivered"
-        events.tell(events.CLAMPED, reads.path, "delayOffset.json", why, offset=believed, count=claim - believed)
+        events.report(events.CLAMPED, reads.path, "delayOffset.json", why, offset=believed, count=claim - believed)
     return believed
 
 

@@ -70,5 +70,5 @@ class ScheduleMessageService:
             self.error = error
             self._delivery.look_again()
             why = f"delayed messages are not delivered ({error}); tried again in {self._back_off_s:g} s"
-            events.tell(events.DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
+            events.report(events.DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
             self._thread.pause(self._back_off_s)

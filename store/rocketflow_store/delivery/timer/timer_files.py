@@ -129,7 +129,7 @@ class TimerFiles:
             os_files.remove_file(snapshot)
         if paths.timer_log.is_dir():
             why = "timerlog and timerwheel were rebuilt from the CommitLog"
-            events.tell(events.HEALED, paths.root, paths.timer_log, why)
+            events.report(events.HEALED, paths.root, paths.timer_log, why)
             os_files.remove_tree(paths.timer_log)
         self.log.close()
         if self._staged.is_dir():

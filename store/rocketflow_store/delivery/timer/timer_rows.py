@@ -161,7 +161,7 @@ def rows_of_units(
     skipped += len(units) - found_rows
     if skipped:
         why = "timer messages are damaged or missing, or have no due time or no real topic and queue"
-        events.tell(events.SKIPPED, reads.path, TIMER_TOPIC, why, offset=int(phy_offsets[0]), count=skipped)
+        events.report(events.SKIPPED, reads.path, TIMER_TOPIC, why, offset=int(phy_offsets[0]), count=skipped)
 
 
 def timer_rows(records: RecordColumns, phy_offsets: Ints) -> tuple[TimerRows, Mask]:

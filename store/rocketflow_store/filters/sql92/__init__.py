@@ -34,7 +34,7 @@ class SqlFilter:
     root: Node
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether the condition is TRUE; null, FALSE and anything that cannot be compared do not match."""
+        """Return True if the condition is TRUE; null, FALSE and values that cannot be compared do not match."""
         try:
             return evaluate(self.root, properties) is True
         except IncomparableError:
@@ -43,7 +43,7 @@ class SqlFilter:
     def mask(
         self, columns: Mapping[str, pa.Array | pa.ChunkedArray], num_rows: int | None = None
     ) -> npt.NDArray[np.bool_]:
-        """`matches` of every row, bool[rows]. Columns are strings, null where a message lacks the property.
+        """Return `matches` of every row, bool[rows]. Columns are strings, null where a message lacks the property.
 
         A property without a column is missing everywhere; `num_rows` is needed only when no column is given.
         """
@@ -57,6 +57,10 @@ class SqlFilter:
 
 
 def compile_filter(expression: str) -> SqlFilter:
-    """The filter that `expression` describes; InvalidFilterError says where it is wrong and why."""
+    """Compile a SQL92 expression to a filter.
+
+    Raises:
+        InvalidFilterError: the expression is invalid; the error has the position and the reason.
+    """
     root, properties = parse(expression)
     return SqlFilter(expression, properties, root)

@@ -1,6 +1,6 @@
 """Evaluation over columns of properties: the same answers as `scalar`, a whole batch at a time.
 
-A condition is an int8 array of states; ERROR is where RocketMQ's evaluation of that message throws.
+A condition is an int8 array of states; ERROR marks a message for which RocketMQ's evaluation throws.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OR: Final = np.array(
     np.int8,
 )
 
-# What Arrow can read safely. Text that these miss but Java might take goes row by row; all else is an error.
+# Numbers that Arrow parses like Java. Other text that Java might accept is parsed row by row; the rest is an error.
 _PLAIN_INTEGER: Final = r"^[+-]?[0-9]{1,18}$"
 _LONG_INTEGER: Final = r"^[+-]?[0-9]{19,}$"
 _PLAIN_DOUBLE: Final = r"^[+-]?([0-9]{1,20}(\.[0-9]{1,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?$"
@@ -79,14 +79,14 @@ _ODD_DOUBLE: Final = r"^[\x00-\x20]*[+-]?([0-9.]|NaN|Infinity)"
 
 @dataclass(slots=True)
 class _Text:
-    """One property of all rows; null where a message does not have it."""
+    """One property of all rows; null for messages without it."""
 
     array: pa.Array
     null: Mask
     numbers: dict[NumberType, tuple[Numbers, Mask]] = field(default_factory=dict)
 
     def as_numbers(self, kind: NumberType) -> tuple[Numbers, Mask]:
-        """Values, and where there is one; parsed once per type."""
+        """Return (values, mask of the rows that are numbers); parsed once per type."""
         if kind not in self.numbers:
             if kind is NumberType.DOUBLE:
                 self.numbers[kind] = _parse_doubles(self)
@@ -111,7 +111,7 @@ _Column: TypeAlias = _Text | _Scalar | _States
 
 
 def mask(node: Node, columns: Mapping[str, pa.Array | pa.ChunkedArray], num_rows: int) -> Mask:
-    """Where the condition `node` is TRUE; a column that is not given counts as missing in every row."""
+    """Return a mask of the rows for which the condition `node` is TRUE; a column not given is missing in every row."""
     return np.equal(_Evaluation(columns, num_rows).states(node), TRUE)
 
 
@@ -122,7 +122,7 @@ class _Evaluation:
         self._texts: dict[str, _Text] = {}
 
     def states(self, node: Node) -> States:
-        """States of a condition."""
+        """Evaluate a condition to its states, int8[rows]."""
         column = self.column(node)
         if isinstance(column, _States):
             return column.states
@@ -210,7 +210,7 @@ class _Evaluation:
         return states
 
     def _equal_present(self, left: _Column, right: _Column) -> States:
-        """States of `=`; only those count where both sides have a value."""
+        """Return the states of `=`, valid only for rows in which both sides have a value."""
         if any(isinstance(side, _Scalar) and side.value is None for side in (left, right)):
             return self._full(FALSE)
         if isinstance(left, _Text) and isinstance(right, _Text):
@@ -238,7 +238,7 @@ class _Evaluation:
         return np.where(parsed, signs == 0, ERROR).astype(np.int8)
 
     def _states_equal_scalar(self, left: _Column, right: _Column) -> States:
-        """A condition against a literal, by what the literal does with TRUE and with FALSE."""
+        """Compare a condition with a literal: look up each state in the results for FALSE, TRUE, NULL and ERROR."""
 
         def answer(state: bool) -> int:
             values: list[Value] = [column.value if isinstance(column, _Scalar) else state for column in (left, right)]
@@ -259,12 +259,12 @@ class _Evaluation:
         states = self._compare_present(operator, left, right)
         states[self._nulls(right)] = NULL
         states[self._errors(right)] = ERROR
-        states[self._nulls(left)] = NULL  # the right side is not evaluated behind a null
+        states[self._nulls(left)] = NULL  # if the left side is null, the right side is not evaluated
         states[self._errors(left)] = ERROR
         return states
 
     def _compare_present(self, operator: Operator, left: _Column, right: _Column) -> States:
-        """States of an order comparison; only those count where both sides have a value."""
+        """Return the states of an order comparison, valid only for rows in which both sides have a value."""
         if isinstance(left, _Text) and isinstance(right, _Text):
             (lefts, left_parsed), (rights, right_parsed) = (
                 text.as_numbers(NumberType.DOUBLE) for text in (left, right)
@@ -308,7 +308,7 @@ def _is_true(text: _Text) -> Mask:
 
 
 def _number_signs(text: _Text, number: Number) -> tuple[npt.NDArray[np.int8], Mask]:
-    """Signs of text minus number, and where the text is a number of that type."""
+    """Return the signs of text minus number, and a mask of the rows whose text is a number of that type."""
     values, parsed = text.as_numbers(number.type)
     if number.type is NumberType.DOUBLE:
         return _double_signs(values, np.float64(number.value)), parsed
@@ -316,7 +316,7 @@ def _number_signs(text: _Text, number: Number) -> tuple[npt.NDArray[np.int8], Ma
 
 
 def _double_signs(left: Any, right: Any) -> npt.NDArray[np.int8]:
-    """Double.compareTo: -0.0 below 0.0, NaN equal to itself and above all."""
+    """Compare like Double.compareTo: -0.0 is below 0.0, NaN equals itself and is above all other values."""
 
     def rank(values: Any) -> Any:
         zero = np.where((values == 0) & np.signbit(values), -1, 0)
@@ -368,7 +368,7 @@ def _parse_doubles(text: _Text) -> tuple[Numbers, Mask]:
 
 
 def _read_numbers(array: pa.Array, arrow_type: pa.DataType, dtype: type[np.number[Any]]) -> Any:
-    """Texts without nulls that Arrow can read, a leading plus apart; not by to_numpy, which imports pandas."""
+    """Parse texts without nulls by Arrow, after a leading plus is removed; avoids to_numpy, which imports pandas."""
     if not len(array):
         return np.zeros(0, dtype)
     numbers = pc.utf8_ltrim(array, characters="+").cast(arrow_type)
@@ -385,12 +385,12 @@ def _parse_rows(text: _Text, rows: Mask, values: Numbers, parsed: Mask, parse: C
 
 
 def _no_nulls(array: pa.Array) -> pa.Array:
-    """A boolean Arrow array with null as false; a made scalar, for pc.fill_null imports pandas to make its own."""
+    """Return a boolean Arrow array with nulls as false. Avoids pc.fill_null, which imports pandas for its scalar."""
     return pc.call_function("coalesce", [array, _FALSE_SCALAR]) if array.null_count else array
 
 
 def _mask(array: pa.Array) -> Mask:
-    """A boolean Arrow array as numpy, null as False."""
+    """Convert a boolean Arrow array to numpy, with nulls as False."""
     if not len(array):
         return np.zeros(0, bool)
     array = _no_nulls(array)
@@ -399,7 +399,7 @@ def _mask(array: pa.Array) -> Mask:
 
 
 def string_array(values: tuple[str, ...]) -> pa.Array:
-    """An Arrow string array, made without the detour through pandas that pa.array takes."""
+    """Return an Arrow string array, built without pa.array, which imports pandas."""
     raw = [value.encode("utf-8", "surrogatepass") for value in values]
     offsets = np.zeros(len(raw) + 1, np.int32)
     np.cumsum([len(one) for one in raw], out=offsets[1:])

@@ -1,4 +1,4 @@
-"""How Java reads numbers from text, and orders doubles."""
+"""Java's parsing of numbers and order of doubles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from typing import Final
 
-_INTEGER: Final = re.compile(r"[+-]?\d+")  # digits of any script, as Character.digit takes them
+_INTEGER: Final = re.compile(r"[+-]?\d+")  # digits of any script, as Character.digit accepts them
 _DOUBLE: Final = re.compile(
     r"""(?P<sign>[+-]?)
         (?: (?P<name>NaN|Infinity)
@@ -19,7 +19,11 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Integer.valueOf (bits = 32) or Long.valueOf (64); ValueError where Java throws NumberFormatException."""
+    """Parse like Integer.valueOf (`bits` = 32) or Long.valueOf (64).
+
+    Raises:
+        ValueError: Java throws NumberFormatException.
+    """
     if not _INTEGER.fullmatch(text) or any(char > "\uffff" for char in text):
         raise ValueError("not an integer")
     digits = text.lstrip("+-").lstrip("0")
@@ -30,7 +34,11 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Double.valueOf; ValueError where Java throws NumberFormatException."""
+    """Parse like Double.valueOf.
+
+    Raises:
+        ValueError: Java throws NumberFormatException.
+    """
     match = _DOUBLE.fullmatch(text.strip(_JAVA_BLANKS))
     if match is None:
         raise ValueError("not a number")
@@ -47,7 +55,7 @@ def parse_double(text: str) -> float:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Double.compareTo: -0.0 is below 0.0, NaN equals itself and is above all."""
+    """Compare like Double.compareTo: -0.0 is below 0.0, NaN equals itself and is above all other values."""
     if left < right:
         return -1
     if left > right:
@@ -62,5 +70,5 @@ def _rank(value: float) -> int:
 
 
 def parse_boolean(text: str) -> bool:
-    """Boolean.valueOf: "true" in any case, all else false."""
+    """Parse like Boolean.valueOf: "true" in any case is True, other text is False."""
     return text.lower() == "true"

@@ -1,4 +1,4 @@
-"""Filter text to tokens."""
+"""Lexer of filter expressions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TOKEN: Final = re.compile(
 )
 _HINTS: Final = {
     "'": "a string without its closing quote",
-    '"': 'strings stand in single quotes, not in "',
+    '"': 'strings are written in single quotes, not in "',
     "!": "there is no !=, write <>",
     "/": "there is no arithmetic, and no comment ends here",
     "*": "there is no arithmetic",
@@ -62,7 +62,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`text` of a keyword is in upper case, of a string without its quotes; `position` counts from 0."""
+    """A token: `text` of a keyword is in upper case, of a string without its quotes; `position` counts from 0."""
 
     kind: TokenKind
     text: str
@@ -73,7 +73,11 @@ class Token:
 
 
 def tokenize(expression: str) -> list[Token]:
-    """All tokens, the last one END; InvalidFilterError where none fits."""
+    """Return all tokens of an expression; the last one is END.
+
+    Raises:
+        InvalidFilterError: the text at a position is no token.
+    """
     tokens: list[Token] = []
     position = 0
     while position < len(expression):

@@ -1,12 +1,12 @@
-"""Tokens to a syntax tree, with the checks that RocketMQ makes when it compiles an expression.
+"""Parser of filter expressions, with the checks that RocketMQ makes when it compiles an expression.
 
-Differences from RocketMQ 5.3.3, which reads as far as it understands and ignores the rest without a word:
+Differences from RocketMQ 5.3.3, which silently ignores everything after the part that it can parse:
 
     expression           RocketMQ                         here
-    a = 1 b, a + 1 = 2   ignores all behind a = 1, a      an error
+    a = 1 b, a + 1 = 2   ignores all after a = 1, a       an error
     a = 1e, a = 1)       a = 1                            an error
     a = --1              a = 1: negated twice             a comment, and so an error
-    a = 010, 08, 0x10,   a = 0: ignores all behind the 0  the same at the end of an expression; an error where
+    a = 010, 08, 0x10,   a = 0: ignores all after the 0   the same at the end of an expression; an error if
     0L                                                    more follows, which RocketMQ would ignore too
 """
 
@@ -48,9 +48,13 @@ _DOUBLE_MIN: Final = 5e-324
 
 
 def parse(expression: str) -> tuple[Node, tuple[str, ...]]:
-    """The condition, and the properties it names in order; InvalidFilterError says where it is wrong and why."""
+    """Return (condition, names of its properties in order of appearance).
+
+    Raises:
+        InvalidFilterError: the expression is invalid; the error has the position and the reason.
+    """
     parser = _Parser(expression)
-    return parser.whole(), tuple(parser.properties)
+    return parser.expression(), tuple(parser.properties)
 
 
 class _Parser:
@@ -61,10 +65,10 @@ class _Parser:
         self._depth = 0
         self.properties: dict[str, None] = {}
 
-    def whole(self) -> Node:
+    def expression(self) -> Node:
         first = self._token
         if first.kind is TokenKind.END:
-            raise self._error(first, "is empty; write a condition such as a > 5, or leave the filter away")
+            raise self._error(first, "is empty; write a condition such as a > 5, or omit the filter")
         node = self._condition(self._or(), first)
         if self._token.kind is not TokenKind.END:
             raise self._error(self._token, f"expected AND, OR or the end, not {self._token}")
@@ -186,7 +190,7 @@ class _Parser:
 
     def _in(self, node: Node, first: Token, negated: bool) -> Node:
         if not isinstance(node, Property):
-            raise self._error(first, "only a property can stand before IN")
+            raise self._error(first, "only a property is allowed before IN")
         self._expect("(")
         values = [self._string()]
         while self._take(","):
@@ -243,7 +247,7 @@ class _Parser:
 
     def _cut(self, token: Token) -> Number:
         if self._token.kind is not TokenKind.END:
-            raise self._error(token, f"RocketMQ reads 0 and ignores all behind it; write 0 instead of {token.text}")
+            raise self._error(token, f"RocketMQ reads 0 and ignores all after it; write 0 instead of {token.text}")
         return Number(NumberType.INT, 0)
 
     def _float(self, token: Token) -> Number:

@@ -1,6 +1,6 @@
-"""Evaluation over the properties of one message: RocketMQ's rules, word for word.
+"""Evaluation over the properties of one message by RocketMQ's rules.
 
-The order of evaluation matters, for an error on the right of FALSE AND is never met.
+The order of evaluation matters: after FALSE AND, an error on the right side is never reached.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ class IncomparableError(Exception):
 
 
 def evaluate(node: Node, properties: Mapping[str, str]) -> Value:
-    """The value of `node`; IncomparableError where RocketMQ's evaluation throws."""
+    """Evaluate `node` for one message.
+
+    Raises:
+        IncomparableError: RocketMQ's evaluation throws.
+    """
     match node:
         case Constant(value):
             return value
@@ -70,26 +74,26 @@ def evaluate(node: Node, properties: Mapping[str, str]) -> Value:
 
 
 def negated(value: Value) -> Value:
-    """Minus: only numbers have an opposite."""
+    """Negate a number; return None for any other value."""
     return Number(value.type, -value.value) if isinstance(value, Number) else None
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """`=`: a missing left side is null, a missing right side FALSE, and nothing equals nothing."""
+    """Evaluate `=`: None if only the left side is null, False if only the right side is, True if both are."""
     if left is None:
         return True if right is None else None
     return right is not None and compare(left, right) == 0
 
 
 def order(left: Value, right: Value) -> int:
-    """Sign of left minus right for `<` and its kin: two texts must both be numbers."""
+    """Return the sign of left minus right for `<`, `<=`, `>`, `>=`; two texts are compared as doubles."""
     if isinstance(left, str) and isinstance(right, str):
         return compare_doubles(_double(left), _double(right))
     return compare(left, right)
 
 
 def compare(left: Value, right: Value) -> int:
-    """Sign of left minus right for values that are not null; types that do not go together count as below."""
+    """Return the sign of left minus right for values that are not null, -1 for types that do not match."""
     if isinstance(left, bool):
         if isinstance(right, str):
             raise IncomparableError("a boolean on the left of a string")
@@ -116,7 +120,11 @@ def compare_numbers(left: Number, right: Number) -> int:
 
 
 def parsed(text: str, kind: NumberType) -> Number:
-    """Property text as a number of this type, or IncomparableError."""
+    """Parse property text as a number of type `kind`.
+
+    Raises:
+        IncomparableError: the text is no such number.
+    """
     if kind is NumberType.DOUBLE:
         return Number(kind, _double(text))
     try:
@@ -126,7 +134,10 @@ def parsed(text: str, kind: NumberType) -> Number:
 
 
 def text_test(kind: TextTestKind, value: Value, search: str, negated_: bool) -> bool:
-    """CONTAINS and its kin for a search text that is not empty; FALSE for anything but text, negated or not."""
+    """Evaluate CONTAINS, STARTSWITH or ENDSWITH; False for a value that is not text, negated or not.
+
+    `search` must not be empty.
+    """
     if not isinstance(value, str):
         return False
     if kind is TextTestKind.CONTAINS:
@@ -139,7 +150,7 @@ def text_test(kind: TextTestKind, value: Value, search: str, negated_: bool) -> 
 
 
 def _joined(operands: tuple[Node, ...], properties: Mapping[str, str], *, dominant: bool) -> bool | None:
-    """AND (FALSE dominates) or OR (TRUE dominates), left to right; what follows a dominant value is not met."""
+    """Evaluate AND (FALSE is dominant) or OR (TRUE is dominant) from left to right, up to the first dominant value."""
     unknown = False
     for operand in operands:
         state = evaluate(operand, properties)

@@ -1,4 +1,4 @@
-"""What a filter expression says, as a tree; its nodes are RocketMQ's, so that its corner cases carry over."""
+"""Syntax tree of a filter expression; its nodes are RocketMQ's, so that its corner cases carry over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class NumberType(Enum):
-    """Java's type of a number; property text is read as the type of what it is compared with."""
+    """Java's type of a number; property text is parsed as the type of the number that it is compared with."""
 
     INT = "int"
     LONG = "long"
@@ -22,7 +22,7 @@ class Number:
 
 
 Value: TypeAlias = bool | str | Number | None
-"""What a node evaluates to: nothing, a boolean, the text of a property or literal, a number."""
+"""Value of a node: null, a boolean, the text of a property or literal, or a number."""
 
 
 class Operator(Enum):
@@ -32,7 +32,7 @@ class Operator(Enum):
     LESS_EQUAL = "<="
 
     def holds(self, sign: int) -> bool:
-        """Whether the comparison is true when left minus right has this sign."""
+        """Return True if the comparison holds for this sign of left minus right."""
         if self is Operator.GREATER:
             return sign > 0
         if self is Operator.GREATER_EQUAL:
@@ -48,7 +48,7 @@ class TextTestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal as written; a negated number is a Negate, which some checks do not look into."""
+    """A literal as written; a negated number is a Negate, whose operand some checks do not inspect."""
 
     value: Value
 
@@ -60,14 +60,14 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """Minus: of a number its opposite, of anything else null."""
+    """Unary minus: negates a number; any other value gives null."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class BooleanCast:
-    """A property where a condition stands: null if missing, else FALSE, for properties are text."""
+    """A property used as a condition: null if missing, else FALSE because properties are text."""
 
     operand: Property
 
@@ -121,7 +121,7 @@ Node: TypeAlias = Constant | Property | Negate | BooleanCast | Not | And | Or | 
 
 
 def is_condition(node: Node) -> bool:
-    """Whether the node is boolean by its form: TRUE, FALSE and NULL are, other values are not."""
+    """Return True if the node is a condition by its form; of the literals, TRUE, FALSE and NULL are."""
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, bool)
     return not isinstance(node, Property | Negate)

@@ -57,7 +57,7 @@ def warn_of_rocksdb_data(root: Path) -> None:
     if found is not None and (root, found.path) not in _warned:
         _warned.add((root, found.path))
         why = f"{found.feature} ({found.setting}) is not read; messages come from log and queue files"
-        events.tell(events.NO_EFFECT, root, found.path, why)
+        events.report(events.NO_EFFECT, root, found.path, why)
 
 
 def _find(root: Path, consume_queue: str) -> OtherEngine | None:

@@ -90,7 +90,7 @@ class ConfirmedDispatch:
             except BaseException as error:
                 if self.failure is None:
                     offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
-                    events.tell(events.HELD_UP, self._path, "log", why, offset=offset, count=len(ready))
+                    events.report(events.HELD_UP, self._path, "log", why, offset=offset, count=len(ready))
                 self.failure = error
                 if isinstance(error, StoreFencedError):
                     self._fence.close(error)
