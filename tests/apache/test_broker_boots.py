@@ -95,6 +95,8 @@ def test_broker_boots_on_a_rocketflow_store_and_serves_it(
 ) -> None:
     path = tmp_path / "s"
     write(path)
+    lost = verify_store(path).findings if write is recovered else []  # a crash may lose messages that no flush covers
+    assert {one.kind for one in lost} <= {"lost-message"}
     expected = read_with_rocketflow(path)
     with StoreReader(path) as reader:
         ends = {queue: bounds[1] for queue, bounds in reader.snapshot().queues.items()}
@@ -138,7 +140,7 @@ def test_broker_boots_on_a_rocketflow_store_and_serves_it(
     if write is killed and conf:  # between the index files that it keeps and the checkpoint's offset it indexes nothing
         assert {one.kind for one in verify_store(path).findings} == {"missing-entry"}
         repair_store(path)
-    assert verify_store(path).findings == []
+    assert verify_store(path).findings == lost
 
 
 def in_both(

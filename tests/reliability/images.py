@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rocketflow_store import FlushDiskType, Message, MessageStore
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Finding
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
@@ -174,9 +175,24 @@ def repaired(planted: Planted, touched: set[Place], context: str) -> Verdict:
     again = repair_store(planted.path)
     assert again.steps == [], f"{context}: {again.steps}"
     verdict.findings = [
-        f"{one.kind} {one.file} {one.offset}" for one in again.left.findings if one.kind not in ("record", "config")
+        f"{one.kind} {one.file} {one.offset}"
+        for one in again.left.findings
+        if one.kind not in ("record", "config") and not _is_lost_message_of(one, planted, touched)
     ]
     return verdict
+
+
+def _is_lost_message_of(finding: Finding, planted: Planted, touched: set[Place]) -> bool:
+    """Return whether a finding reports that a message of `touched` is lost: its record, or its unit."""
+    if finding.kind != "lost-message":
+        return False
+    file = Path(finding.file)
+    start = int(file.name) + finding.offset
+    stop = start + finding.length
+    if file.parent.name == "commitlog":
+        return any(start < at + size and at < stop for at, size in map(planted.places.__getitem__, touched))
+    units = {(topic, str(queue), offset * UNIT_SIZE) for topic, queue, offset in touched}
+    return all((file.parts[-3], file.parts[-2], at) in units for at in range(start, stop, UNIT_SIZE))
 
 
 def findings_of(planted: Planted) -> list[Finding]:

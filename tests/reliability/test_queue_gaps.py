@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow_store import MessageStore, SkipFaults, StoreReader
+from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
@@ -120,6 +120,18 @@ def test_each_bit_of_a_field(
         context = f"bit {bit} of {field}"
         trial(written, tmp_path / f"{bit}", ("orders", 0, 37), field, bit, "rebuild without queues", context)
         counts.trial(None, context)
+
+
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+def test_queue_whose_only_message_claims_another_place_keeps_its_end(tmp_path: Path, afterwards: str) -> None:
+    written = made(tmp_path / "s", 1)
+    place = ("orders", 0, 0)
+    hit(written, written.path, place, "queueOffset", 1)
+    assert go_on(written.path, afterwards) == 3
+    _, bounds = served(written.path)
+    assert bounds == dict.fromkeys(QUEUES, (0, 1))
+    with MessageStore.open(written.path, CONFIG) as store:
+        assert store.put_message(Message("orders", b"next", queue_id=0)).queue_offset == 1
 
 
 @pytest.mark.slow

@@ -107,7 +107,8 @@ class FollowedQueues:
         return low, end
 
     def _batch_bounds(self, queue: BatchConsumeQueue, confirm_offset: int | None) -> tuple[int, int]:
-        low, high = queue.bounds(self._log.begin(), confirm_offset)
+        self._log.look()  # the last unit may point into a CommitLog file that is not known yet
+        low, high = queue.bounds(self._log.begin(), confirm_offset, self._log.view.holds)
         promises = self._current_promises()
         if promises is None:
             return low, high

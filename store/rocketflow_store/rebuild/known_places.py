@@ -58,6 +58,22 @@ class OldQueues:
             ends[key] = self._proven_end(key, found.get(key, 0), log_end)
         return ends
 
+    def first_kept(self, key: Queue, end: int) -> int:
+        """Return the queue offset from which on retention kept messages of a queue that ends at `end`.
+
+        The log has none of them anymore; the units of the queue say where they were.
+        """
+        queue = self._open(key) if self._state.begin > 0 else None
+        if queue is None:
+            return 0
+        try:
+            first = queue.first_unit
+            units = queue.units(first, min(end, int(queue.scan_end())))
+        finally:
+            queue.close()
+        removed = np.flatnonzero(pre_blank(units) | (units["phy_offset"].astype(np.int64) < self._state.begin))
+        return min(first + int(removed[-1]) + 1, end) if len(removed) else first
+
     def _there(self) -> list[Queue]:
         """Return the plain queues that have a directory."""
         room = self._paths.consume_queue

@@ -57,6 +57,8 @@ class Plans:
     judged: JudgedPlaces
     ends: dict[Queue, int]
     """Where plain queues should end, as recorded or as the units that are there prove."""
+    begins: dict[Queue, int]
+    """Where those of `ends` begin of which the log has no message anymore."""
     batch_ends: dict[Queue, int]
 
     def bytes_by_place(self, side: SidePlaces, config: StoreConfig) -> dict[Path, int]:
@@ -105,7 +107,8 @@ def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue,
     every_left_out = frozenset(left_out | set(state.choice.left_out))
     found = {(one.topic, one.queue_id): one.end for one in queues}
     ends = old.ends(found, findings.log_end)
-    plans = Plans(queues, batches, index, every_left_out, judge.judged, ends, old.batch_ends)
+    begins = {key: old.first_kept(key, end) for key, end in ends.items() if end > 0 and key not in found}
+    plans = Plans(queues, batches, index, every_left_out, judge.judged, ends, begins, old.batch_ends)
     _report_refuted(places, state, plans, findings)
     return plans
 
@@ -118,7 +121,7 @@ def _report_refuted(places: RebuildPlaces, state: StoreState, plans: Plans, find
     lost = [(key, one) for key, messages in judged.lost.items() for one in messages]
     light = {(one.topic, one.queue_id): one.end for one in plans.queues if one.topic.startswith(LMQ_PREFIX)}
     for key, end in (*plans.ends.items(), *plans.batch_ends.items()):
-        at, begin = judged.last.get(key, (light.get(key, 0), state.begin))
+        at, begin = judged.last.get(key, (light.get(key, plans.begins.get(key, 0)), state.begin))
         if at < end and findings.log_end > 0 and not is_expired(state, key) and _is_asked_for(places, state, key):
             lost.append((key, LostMessages(at, end, begin, findings.log_end)))
     lost = sorted(one for one in lost if not damage.explains(one[1]))
@@ -224,18 +227,23 @@ def fill_lost(
     size = config.mapped_file_size_consume_queue
 
     def is_lost(room: Path, key: Queue) -> bool:
-        """Return whether a queue of which the log has nothing existed, and is asked for."""
-        there = (room / key[0] / str(key[1])).is_dir()
-        return _is_asked_for(places, state, key) and not there and log.end > 0
+        """Return whether a queue of which the log has nothing existed, and is asked for.
+
+        One that retention emptied stays as it is.
+        """
+        exists = (room / key[0] / str(key[1])).is_dir()
+        return _is_asked_for(places, state, key) and log.end > 0 and not (exists and is_expired(state, key))
 
     gapped = {*holed, *(key for key in plans.judged.lost if key in planned)}
-    shortened = {key for key, end in plans.ends.items() if key not in planned or end > planned[key].end}
+    shortened = {key for key, end in plans.ends.items() if end > (planned[key].end if key in planned else 0)}
     for key in sorted(gapped | shortened):
         if key not in planned and not is_lost(places.out.consume_queue, key):
             continue
         queue = ConsumeQueue(side.queues / key[0] / str(key[1]), *key, size, write=True)
         try:
-            begin, end = (planned[key].first, planned[key].end) if key in planned else (0, 0)
+            begin = end = plans.begins.get(key, 0)
+            if key in planned:
+                begin, end = planned[key].first, planned[key].end
             for one in plans.judged.lost.get(key, []):
                 if one.stop == begin:
                     fill_head(queue, one.first, begin, damage, log)
@@ -243,7 +251,7 @@ def fill_lost(
                 fill_holes(queue, end, damage, log)
             wanted = plans.ends.get(key, 0)
             if end < wanted and log.end > 0:
-                if end == 0 and is_expired(state, key):
+                if key not in planned and is_expired(state, key):
                     blank_slots(queue, end, wanted)
                 else:
                     lost_slots(queue, end, wanted, damage, log)

@@ -195,6 +195,24 @@ def check_batches(store: MessageStore | StoreReader, counts: list[int]) -> None:
     assert store.get_message("t", 0, base + 1).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_reader_ignores_last_unit_that_its_record_refutes(tmp_path: Path, batches: int) -> None:
+    path = tmp_path / "s"
+    with MessageStore.open(path, SMALL) as store:
+        store.create_topic("t", 1, queue_type="BatchCQ")
+        for _ in range(batches):
+            store.put_message(batch(5))
+    file = path / "batchconsumequeue" / "t" / "0" / f"{0:020d}"
+    raw = file.read_bytes()
+    units = np.frombuffer(raw, BATCH_UNIT_DTYPE).copy()
+    units["msg_base_offset"][batches - 1] ^= 1 << 37
+    file.write_bytes(units.tobytes())
+    with StoreReader(path, SMALL) as reader:  # the writer recorded where the queue ended
+        assert reader.bounds("t", 0) == (0, 5 * batches)
+        known = [reader.get_message("t", 0, 5 * number).messages[0].queue_offset for number in range(batches - 1)]
+        assert known == [5 * number for number in range(batches - 1)]
+
+
 def test_what_is_no_inner_batch_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.create_topic("b", 1, queue_type="BatchCQ")

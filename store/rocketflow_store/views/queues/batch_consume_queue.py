@@ -19,7 +19,7 @@ from rocketflow_store.views.queues.stand_in import stand_in
 from rocketflow_store.views.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rocketflow_store.views.queues.stand_in import LogExtent
 
     Units = npt.NDArray[np.void]
+    Holds = Callable[[int, int, tuple[str, int, int]], bool]
+    """Whether a record of a size at a physical offset says that it is (topic, queue id, queue offset)."""
 
 _SCAN_LIMIT_BYTES: Final = 16_000
 _CHECKED_UNITS: Final = 4096
@@ -102,9 +104,16 @@ class BatchConsumeQueue(UnitFiles):
         rising = [np.diff(known[field].astype(np.int64)) > 0 for field in ("phy_offset", "msg_base_offset")]
         return found + int(there[-1]) + 1 if bool(np.logical_and(*rising).all()) else found
 
-    def bounds(self, min_phy_offset: int, confirm_offset: int | None = None) -> tuple[int, int]:
-        """(min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`."""
+    def bounds(
+        self, min_phy_offset: int, confirm_offset: int | None = None, holds: Holds | None = None
+    ) -> tuple[int, int]:
+        """Return (min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`.
+
+        With `holds`, last units that neither their record nor the unit before them confirms do not count.
+        """
         end = self._end_below(confirm_offset)
+        if holds is not None:
+            end = self._confirmed_end(end, holds)
         if end <= self.first_unit:
             return 0, 0
         last = self.units(end - 1, end)[0]
@@ -135,6 +144,24 @@ class BatchConsumeQueue(UnitFiles):
         if int(self.units(end - 1, end)["phy_offset"][0]) < confirm_offset:
             return end
         return self._first_from("phy_offset", confirm_offset, end)
+
+    def _confirmed_end(self, end: int, holds: Holds) -> int:
+        """Return the number after the last unit below `end` whose queue offset its record or its neighbour confirms."""
+        first = self.first_unit
+        while end > first:
+            units = self.units(max(end - 2, first), end)
+            if len(units) == 0:  # retention deleted its file meanwhile
+                return end
+            last, before = units[-1], units[-2] if len(units) > 1 else None
+            base = int(last["msg_base_offset"])
+            expected = 0 if before is None else int(before["msg_base_offset"]) + int(before["batch_size"])
+            if written_batches(units[-1:])[0] and (
+                base == expected
+                or holds(int(last["phy_offset"]), int(last["msg_size"]), (self.topic, self.queue_id, base))
+            ):
+                return end
+            end -= 1
+        return end
 
     def _first_from(self, field: str, value: int, end: int) -> int:
         """The first unit below `end` whose `field` is at least `value`."""
