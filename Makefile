@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference airflow check clean
+.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference docs airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,9 @@ bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)
 
 reference: $(STAMP) ## write the pages of the reference (settings, options, commands, events, JSON output) from the code
 	@$(BIN)/python -m rocketflow.cli.write_reference
+
+docs: $(STAMP) ## make a site of all pages in build/docs; broken links fail
+	@$(BIN)/python -m tests.project.site
 
 airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
 	@$(BIN)/python -m tests.rocketflow.airflow

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +17,7 @@ from rocketflow.quality.jobs.quality_job import QualityJob, QualityQuery, prefli
 from rocketflow.quality.results.results import read_results
 from rocketflow.quality.results.trend import trend_of
 from tests.rocketflow.quality.topics import fill, write_suite
+from tests.support.browser import Browser
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,36 +116,19 @@ def test_the_site_needs_no_network(checked: tuple[Path, Path]) -> None:
 
 @pytest.mark.browser
 def test_a_browser_shows_the_site(checked: tuple[Path, Path], tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no chromium: apt-get install chromium")
+    browser = Browser(tmp_path / "profile")
     _, site = checked
-
-    def shown(page: Path, *more: str) -> str:
-        profile = tmp_path / "profile"
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
-        offline = ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=3000"]
-        done = subprocess.run(
-            [*command, *offline, *more, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-        )
-        return done.stdout
-
-    def text(page: Path) -> str:
-        return re.sub(r"<[^>]+>|\s+", " ", shown(page, "--dump-dom"))
-
-    front = shown(site / "index.html", "--dump-dom")
+    front = browser.document(site / "index.html")
     assert "Quality of data" in front
     assert front.count(f'data-expectation="{LABEL}"') == 3
     assert "batch quarantined" in front
-    index = text(site / "data_docs" / "index.html")
+    index = browser.text(site / "data_docs" / "index.html")
     assert "3 validation results" in index
     for place, outcome in (("[0, 3)", "passed"), ("[3, 6)", "quarantined"), ("[6, 9)", "batch quarantined")):
         assert re.search(rf"tested \w+ +\d +data/0 {re.escape(place)} +[-:\d ]+ +{outcome} ", index)
-    told = text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
+    told = browser.text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
     assert re.search(r"Status: +Failed", told)
     assert re.search(r"33\.33\d*% +unexpected", told)
     assert "data/0 [3, 6)" in told
     for name in ("index.html", "data_docs/index.html"):
-        picture = tmp_path / "shown.png"
-        shown(site / name, f"--screenshot={picture}", "--window-size=1300,700")
-        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert browser.screenshot(site / name, tmp_path / "shown.png").startswith(b"\x89PNG")
