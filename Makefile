@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference docs airflow check clean
+.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -54,6 +54,9 @@ reference: $(STAMP) ## write the pages of the reference (settings, options, comm
 
 docs: $(STAMP) ## make a site of all pages in build/docs; broken links fail
 	@$(BIN)/python -m tests.project.site
+
+release: $(STAMP) ## make wheel, source archive, SBOM and checksums of the last commit in dist
+	@$(BIN)/python -m tests.project.release
 
 airflow: $(STAMP) ## a standalone Airflow with the DAGs and a demo store on 127.0.0.1, until Ctrl-C
 	@$(BIN)/python -m tests.rocketflow.airflow

@@ -1,3 +1,3 @@
 """RocketFlow: a Spark Structured Streaming pipeline on RocketMQ's storage design."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

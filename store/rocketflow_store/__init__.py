@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.store_reader import StoreReader as StoreReader
     from rocketflow_store.settings.store_config import StoreConfig as StoreConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ERRORS = (
     "BatchSchemaError",

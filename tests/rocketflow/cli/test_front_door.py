@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,9 +36,11 @@ def test_module_starts_the_command_line_and_keeps_its_exit_codes(tmp_path: Path)
     assert start("store", "info", str(tmp_path / "missing")).returncode == 2
 
 
-def test_both_packages_and_the_distribution_have_one_version() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert rocketflow.__version__ == rocketflow_store.__version__ == declared
+def test_both_packages_and_the_changelog_have_one_version() -> None:
+    """The distribution has the version of `rocketflow`."""
+    latest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert latest is not None
+    assert rocketflow.__version__ == rocketflow_store.__version__ == latest[1]
 
 
 @pytest.mark.parametrize("command", [[], ["store"], ["store", "cat"], ["quality"], ["bridge"], ["doctor"]])
